@@ -1,0 +1,99 @@
+package config
+
+import (
+	"time"
+)
+
+// Config is everything that can be set. Names and meanings are in the list of settings.
+type Config struct {
+	NATS     NATS
+	Database Database
+	Worker   Worker
+	Partners map[string]*Partner
+	Routes   map[string]*Route
+	Sources  map[string]*Source
+	Health   Health
+	Gateway  Gateway
+	Log      Log
+
+	origins map[string]string // path -> place, for messages
+}
+
+// NATS says how to reach the broker and what its streams shall look like.
+type NATS struct {
+	URL          URL
+	CredsFile    string
+	NKeyFile     string
+	TLSCAFile    string
+	TLSCertFile  string
+	TLSKeyFile   string
+	InboxPrefix  string
+	Replicas     int
+	MaxJobsBytes int64
+}
+
+// Database says how to reach Postgres.
+type Database struct {
+	URL          URL
+	PasswordFile string
+	MaxConns     int
+	AcceptLoss   bool
+}
+
+// Worker bounds the work of one worker process and its times.
+type Worker struct {
+	InFlight      int
+	Pullers       int
+	Lease         time.Duration
+	AckWait       time.Duration
+	Heartbeat     time.Duration
+	RecordMargin  time.Duration
+	SweepEvery    time.Duration
+	ShutdownGrace time.Duration
+}
+
+// Partner is one bank behind an adapter.
+type Partner struct {
+	Adapter      string
+	BaseURL      URL
+	CredentialID string
+	TokenFile    string
+	Timeout      time.Duration
+	MaxInFlight  int
+	RateLimit    int
+	LookUps      []time.Duration
+}
+
+// Route maps a rail that jobs name to a partner.
+type Route struct {
+	Partner    string
+	Currencies []string
+	MaxAmount  string
+}
+
+// Source is one upstream system that publishes jobs.
+type Source struct {
+	Routes    []string
+	Keys      string
+	TokenFile string
+}
+
+// Health is the address for probes and metrics.
+type Health struct{ Listen string }
+
+// Gateway is the address of the HTTP API.
+type Gateway struct{ Listen string }
+
+// Log says what is written to standard error, and how.
+type Log struct {
+	Level  string
+	Format string
+}
+
+// Origin says where the setting at path came from: "flag", "environment PAIDONCE_X", "file:line" or "default".
+func (c *Config) Origin(path string) string {
+	if place, ok := c.origins[path]; ok {
+		return place
+	}
+	return "default"
+}

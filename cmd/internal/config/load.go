@@ -1,0 +1,191 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Input is where settings come from. The zero value gives the defaults.
+type Input struct {
+	File   string                      // YAML file; empty = PAIDONCE_CONFIG, else none
+	Lookup func(string) (string, bool) // environment; nil = none
+	Flags  map[string]string           // path -> text, of the flags that were given
+}
+
+// Load reads the settings and checks them against each other. An error is of type Problems and lists all of them.
+func Load(in Input) (*Config, error) {
+	c, problems := read(in)
+	problems = append(problems, c.check()...)
+	return c, sorted(problems).err()
+}
+
+// read takes every setting from the first place that has it.
+func read(in Input) (*Config, Problems) {
+	c := &Config{
+		Partners: map[string]*Partner{}, Routes: map[string]*Route{}, Sources: map[string]*Source{},
+		origins: map[string]string{},
+	}
+	for _, s := range Settings() {
+		if !strings.Contains(s.Path, "<name>") {
+			applyDefault(c, s, "")
+		}
+	}
+	lookup := in.Lookup
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	problems := readFile(c, in.File, lookup)
+	problems = append(problems, readEnvironment(c, lookup)...)
+	return c, append(problems, readFlags(c, in.Flags)...)
+}
+
+func readFile(c *Config, file string, lookup func(string) (string, bool)) Problems {
+	place := "flag --config"
+	if file == "" {
+		file, _ = lookup("PAIDONCE_CONFIG")
+		place = "environment PAIDONCE_CONFIG"
+	}
+	if file == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	if err != nil {
+		return Problems{{Place: place, Text: "cannot read " + file + ": " + reason(err)}}
+	}
+	return decode(c, file, raw)
+}
+
+func readEnvironment(c *Config, lookup func(string) (string, bool)) Problems {
+	var problems Problems
+	for _, s := range Settings() {
+		name := s.Env()
+		if name == "" {
+			continue
+		}
+		if text, ok := lookup(name); ok {
+			c.origins[s.Path] = "environment " + name
+			if err := assign(s.at(c, ""), text); err != nil {
+				problems = append(problems, Problem{Place: c.origins[s.Path], Path: s.Path, Text: err.Error()})
+			}
+		}
+	}
+	return problems
+}
+
+func readFlags(c *Config, flags map[string]string) Problems {
+	var problems Problems
+	for _, path := range slices.Sorted(maps.Keys(flags)) {
+		s, name, ok := find(c, path)
+		if !ok {
+			text := "is not a setting"
+			if meant := nearest(path, c.paths()); meant != "" {
+				text += "; did you mean " + meant + "?"
+			}
+			problems = append(problems, Problem{Place: "flag", Path: path, Text: text})
+			continue
+		}
+		if s.Secret && URL(flags[path]).HasSecret() {
+			problems = append(problems, Problem{Place: "flag", Path: path, Text: "carries a secret, and flags are visible to others: use a *_file setting"})
+			continue
+		}
+		c.origins[path] = "flag"
+		if err := assign(s.at(c, name), flags[path]); err != nil {
+			problems = append(problems, Problem{Place: "flag", Path: path, Text: err.Error()})
+		}
+	}
+	return problems
+}
+
+// find gives the setting that a path with a real name means.
+func find(c *Config, path string) (Setting, string, bool) {
+	parts := strings.Split(path, ".")
+	for _, s := range Settings() {
+		if s.Path == path {
+			return s, "", true
+		}
+		if len(parts) == 3 && s.Path == parts[0]+".<name>."+parts[2] && s.at(c, parts[1]) != nil {
+			return s, parts[1], true
+		}
+	}
+	return Setting{}, "", false
+}
+
+// paths lists every setting that can be set now, with real names.
+func (c *Config) paths() []string {
+	var paths []string
+	for _, s := range Settings() {
+		group, _, named := strings.Cut(s.Path, ".<name>.")
+		if !named {
+			paths = append(paths, s.Path)
+			continue
+		}
+		for _, name := range c.names(group) {
+			paths = append(paths, show(s.Path, name))
+		}
+	}
+	return paths
+}
+
+// names lists the partners, routes or sources in order.
+func (c *Config) names(group string) []string {
+	switch group {
+	case "partners":
+		return slices.Sorted(maps.Keys(c.Partners))
+	case "routes":
+		return slices.Sorted(maps.Keys(c.Routes))
+	default:
+		return slices.Sorted(maps.Keys(c.Sources))
+	}
+}
+
+func applyDefault(c *Config, s Setting, name string) {
+	target := s.at(c, name)
+	if s.Default == "" {
+		return
+	}
+	if err := assign(target, s.Default); err != nil {
+		panic("the default of " + s.Path + " " + err.Error())
+	}
+}
+
+func sorted(problems Problems) Problems {
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Path, b.Path) })
+	return problems
+}
+
+// reason says why a file cannot be read, without naming it a second time.
+func reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// CheckFiles tries every secret file that is set, and lists those that cannot be used.
+func (c *Config) CheckFiles(stdin io.Reader) error {
+	var problems Problems
+	for _, path := range c.paths() {
+		s, name, _ := find(c, path)
+		target, ok := s.at(c, name).(*string)
+		if !ok || !strings.HasSuffix(path, "_file") || *target == "" || *target == "-" {
+			continue
+		}
+		if strings.HasPrefix(path, "nats.") { // certificates and credentials have many lines
+			if _, err := os.ReadFile(*target); err != nil { //nolint:gosec // the operator names the file
+				problems = append(problems, Problem{Place: c.Origin(path), Path: path, Text: "cannot be read: " + reason(err)})
+			}
+			continue
+		}
+		if _, err := ReadSecret(*target, stdin); err != nil {
+			problems = append(problems, Problem{Place: c.Origin(path), Path: path, Text: err.Error()})
+		}
+	}
+	return problems.err()
+}

@@ -1,0 +1,157 @@
+package config
+
+import "strings"
+
+// Setting is one thing that can be set. Path holds <name> where a partner, route or source is named.
+type Setting struct {
+	Path    string
+	Default string // as it would be written in the file; "" = none
+	Meaning string
+	Secret  bool // may carry a secret: refused as a flag when it does
+
+	at func(c *Config, name string) any // pointer to the field; nil when no such entry
+}
+
+// Env is the environment variable of the setting, or "" for those of a named partner, route or source.
+func (s Setting) Env() string {
+	if strings.Contains(s.Path, "<name>") {
+		return ""
+	}
+	return "PAIDONCE_" + strings.ToUpper(strings.ReplaceAll(s.Path, ".", "_"))
+}
+
+// Settings lists everything that can be set, in the order of the reference.
+func Settings() []Setting {
+	list := processSettings()
+	list = append(list, partnerSettings()...)
+	list = append(list, routeSettings()...)
+	list = append(list, sourceSettings()...)
+	return append(list, listenSettings()...)
+}
+
+func processSettings() []Setting {
+	return []Setting{
+		{Path: "nats.url", Default: "nats://127.0.0.1:4222", Secret: true, Meaning: "servers of the broker, comma separated",
+			at: func(c *Config, _ string) any { return &c.NATS.URL }},
+		{Path: "nats.creds_file", Meaning: "credentials file (JWT and seed) for the broker",
+			at: func(c *Config, _ string) any { return &c.NATS.CredsFile }},
+		{Path: "nats.nkey_file", Meaning: "file with the nkey seed for the broker",
+			at: func(c *Config, _ string) any { return &c.NATS.NKeyFile }},
+		{Path: "nats.tls_ca_file", Meaning: "CA certificates that the broker's certificate must chain to",
+			at: func(c *Config, _ string) any { return &c.NATS.TLSCAFile }},
+		{Path: "nats.tls_cert_file", Meaning: "client certificate for the broker",
+			at: func(c *Config, _ string) any { return &c.NATS.TLSCertFile }},
+		{Path: "nats.tls_key_file", Meaning: "key of the client certificate",
+			at: func(c *Config, _ string) any { return &c.NATS.TLSKeyFile }},
+		{Path: "nats.inbox_prefix", Meaning: "private inbox prefix of this process's role; empty = the role's own default",
+			at: func(c *Config, _ string) any { return &c.NATS.InboxPrefix }},
+		{Path: "nats.replicas", Default: "3", Meaning: "replicas of every stream; 3 in production, 1 on a laptop",
+			at: func(c *Config, _ string) any { return &c.NATS.Replicas }},
+		{Path: "nats.max_jobs_bytes", Default: "8589934592", Meaning: "size of the jobs stream; publishing fails beyond it",
+			at: func(c *Config, _ string) any { return &c.NATS.MaxJobsBytes }},
+		{Path: "database.url", Secret: true, Meaning: "Postgres, as postgres://user@host:port/name",
+			at: func(c *Config, _ string) any { return &c.Database.URL }},
+		{Path: "database.password_file", Meaning: "file with the password; - reads standard input",
+			at: func(c *Config, _ string) any { return &c.Database.PasswordFile }},
+		{Path: "database.max_conns", Default: "16", Meaning: "most connections of one process",
+			at: func(c *Config, _ string) any { return &c.Database.MaxConns }},
+		{Path: "database.accept_loss", Default: "false", Meaning: "no synchronous standby: a lost primary may lose what was recorded last",
+			at: func(c *Config, _ string) any { return &c.Database.AcceptLoss }},
+		{Path: "worker.in_flight", Default: "1024", Meaning: "most calls in flight of one process, over all partners",
+			at: func(c *Config, _ string) any { return &c.Worker.InFlight }},
+		{Path: "worker.pullers", Default: "2", Meaning: "fetch loops per route",
+			at: func(c *Config, _ string) any { return &c.Worker.Pullers }},
+		{Path: "worker.lease", Default: "60s", Meaning: "how long a claim holds without renewal, by the database clock",
+			at: func(c *Config, _ string) any { return &c.Worker.Lease }},
+		{Path: "worker.ack_wait", Default: "30s", Meaning: "how long the broker waits for a sign of life of a delivery",
+			at: func(c *Config, _ string) any { return &c.Worker.AckWait }},
+		{Path: "worker.heartbeat", Default: "10s", Meaning: "how often a delivery in work is signalled to the broker",
+			at: func(c *Config, _ string) any { return &c.Worker.Heartbeat }},
+		{Path: "worker.record_margin", Default: "5s", Meaning: "time kept for recording after a call",
+			at: func(c *Config, _ string) any { return &c.Worker.RecordMargin }},
+		{Path: "worker.sweep_every", Default: "1s", Meaning: "how often the sweep looks for what is due",
+			at: func(c *Config, _ string) any { return &c.Worker.SweepEvery }},
+		{Path: "worker.shutdown_grace", Default: "45s", Meaning: "how long a stopping worker finishes calls in flight",
+			at: func(c *Config, _ string) any { return &c.Worker.ShutdownGrace }},
+	}
+}
+
+func partnerSettings() []Setting {
+	field := func(pick func(p *Partner) any) func(*Config, string) any {
+		return func(c *Config, name string) any {
+			if p := c.Partners[name]; p != nil {
+				return pick(p)
+			}
+			return nil
+		}
+	}
+	return []Setting{
+		{Path: "partners.<name>.adapter", Meaning: "which adapter speaks to the partner: reference",
+			at: field(func(p *Partner) any { return &p.Adapter })},
+		{Path: "partners.<name>.base_url", Secret: true, Meaning: "where the partner's API is",
+			at: field(func(p *Partner) any { return &p.BaseURL })},
+		{Path: "partners.<name>.credential_id", Meaning: "name of the credential in use; an operation in doubt is sent again only under the same one",
+			at: field(func(p *Partner) any { return &p.CredentialID })},
+		{Path: "partners.<name>.token_file", Meaning: "file with the credential's secret; - reads standard input",
+			at: field(func(p *Partner) any { return &p.TokenFile })},
+		{Path: "partners.<name>.timeout", Default: "20s", Meaning: "longest a call may take",
+			at: field(func(p *Partner) any { return &p.Timeout })},
+		{Path: "partners.<name>.max_in_flight", Default: "512", Meaning: "most calls in flight to this partner from one process",
+			at: field(func(p *Partner) any { return &p.MaxInFlight })},
+		{Path: "partners.<name>.rate_limit", Default: "0", Meaning: "most calls per second from one process; 0 = none",
+			at: field(func(p *Partner) any { return &p.RateLimit })},
+		{Path: "partners.<name>.look_ups", Default: "[5s, 30s, 2m, 10m, 1h]", Meaning: "when an operation in doubt is looked up; then it is parked",
+			at: field(func(p *Partner) any { return &p.LookUps })},
+	}
+}
+
+func routeSettings() []Setting {
+	field := func(pick func(r *Route) any) func(*Config, string) any {
+		return func(c *Config, name string) any {
+			if r := c.Routes[name]; r != nil {
+				return pick(r)
+			}
+			return nil
+		}
+	}
+	return []Setting{
+		{Path: "routes.<name>.partner", Meaning: "the partner that the route leads to",
+			at: field(func(r *Route) any { return &r.Partner })},
+		{Path: "routes.<name>.currencies", Meaning: "the currencies that the route takes",
+			at: field(func(r *Route) any { return &r.Currencies })},
+		{Path: "routes.<name>.max_amount", Meaning: "largest amount of one withdrawal, with exactly the digits of its currency; empty = none",
+			at: field(func(r *Route) any { return &r.MaxAmount })},
+	}
+}
+
+func sourceSettings() []Setting {
+	field := func(pick func(s *Source) any) func(*Config, string) any {
+		return func(c *Config, name string) any {
+			if s := c.Sources[name]; s != nil {
+				return pick(s)
+			}
+			return nil
+		}
+	}
+	return []Setting{
+		{Path: "sources.<name>.routes", Meaning: "the routes that the source may use",
+			at: field(func(s *Source) any { return &s.Routes })},
+		{Path: "sources.<name>.keys", Default: "require", Meaning: "a request without a key is refused (require) or given one and counted (warn)",
+			at: field(func(s *Source) any { return &s.Keys })},
+		{Path: "sources.<name>.token_file", Meaning: "file with the source's bearer token",
+			at: field(func(s *Source) any { return &s.TokenFile })},
+	}
+}
+
+func listenSettings() []Setting {
+	return []Setting{
+		{Path: "health.listen", Default: "127.0.0.1:9470", Meaning: "address of /livez, /readyz and /metrics; empty = none",
+			at: func(c *Config, _ string) any { return &c.Health.Listen }},
+		{Path: "gateway.listen", Default: "127.0.0.1:8470", Meaning: "address of the HTTP API",
+			at: func(c *Config, _ string) any { return &c.Gateway.Listen }},
+		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
+			at: func(c *Config, _ string) any { return &c.Log.Level }},
+		{Path: "log.format", Default: "json", Meaning: "json, or console for people",
+			at: func(c *Config, _ string) any { return &c.Log.Format }},
+	}
+}
