@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,15 +55,15 @@ func clusterTemplate(ctx context.Context, binDir string, id identity) (string, e
 	if err := os.MkdirAll(filepath.Dir(template), 0o700); err != nil {
 		return "", nil // a read-only home: do without
 	}
-	scratch, err := os.MkdirTemp("", dirPrefix)
+	scratch, err := openDirectory("")
 	if err != nil {
-		return "", fmt.Errorf("make a scratch directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	if err := initdb(ctx, binDir, scratch, id); err != nil {
 		return "", err
 	}
-	return template, keepTemplate(scratch, template)
+	err = initdb(ctx, binDir, scratch.path, id)
+	if err == nil {
+		err = keepTemplate(scratch.path, template)
+	}
+	return template, errors.Join(err, scratch.close())
 }
 
 // keepTemplate copies what initdb made beside its final place and renames it there, so that nobody sees half of it.
