@@ -1,0 +1,228 @@
+package bankclient
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
+)
+
+// Breaker says when a partner's intake closes and how it opens again. Zero fields mean the defaults.
+type Breaker struct {
+	Consecutive  int           // partner-scoped failures in a row that open; default 5
+	MinCalls     int           // calls in Window before FailureRatio counts; default 20
+	FailureRatio float64       // share of failed calls in Window that opens; default 0.6
+	Window       time.Duration // default 10s
+	OpenFor      time.Duration // before a few probes are let through; default 5s
+	Probes       int           // calls at the same time while probing, and successes that close; default 2
+}
+
+func (b Breaker) withDefaults() Breaker {
+	if b.Consecutive == 0 {
+		b.Consecutive = 5
+	}
+	if b.MinCalls == 0 {
+		b.MinCalls = 20
+	}
+	if b.FailureRatio == 0 {
+		b.FailureRatio = 0.6
+	}
+	if b.Window == 0 {
+		b.Window = 10 * time.Second
+	}
+	if b.OpenFor == 0 {
+		b.OpenFor = 5 * time.Second
+	}
+	if b.Probes == 0 {
+		b.Probes = 2
+	}
+	return b
+}
+
+func (b Breaker) validate() error {
+	if b.Consecutive < 0 || b.MinCalls < 0 || b.Window < 0 || b.OpenFor < 0 || b.Probes < 0 {
+		return errors.New("breaker settings may not be negative")
+	}
+	if b.FailureRatio < 0 || b.FailureRatio > 1 {
+		return errors.New("breaker failure ratio must lie between 0 and 1")
+	}
+	return nil
+}
+
+// Gate bounds the calls to one partner: slots (calls at the same time), rate, and a breaker that closes the intake of this
+// partner only. It makes no call itself. Safe for concurrent use.
+type Gate struct {
+	probes  int
+	openFor time.Duration
+	limiter *rate.Limiter // nil = no rate limit
+	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
+	run     atomic.Int64 // partner-scoped failures in a row
+
+	mu      sync.Mutex
+	slots   int
+	inUse   int
+	waiting int
+	changed chan struct{} // closed and replaced when slots or breaker changed and somebody waits
+	reopens time.Time     // when an open breaker will admit probes
+}
+
+// errPartnerFailure is what the breaker is told of a failed call; it never leaves this file.
+var errPartnerFailure = errors.New("partner failure")
+
+func newGate(cfg Config) *Gate {
+	b := cfg.Breaker
+	g := &Gate{probes: b.Probes, openFor: b.OpenFor, slots: cfg.MaxInFlight, changed: make(chan struct{})}
+	if cfg.RateLimit > 0 {
+		g.limiter = rate.NewLimiter(rate.Limit(cfg.RateLimit), cfg.RateBurst)
+	}
+	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         cfg.ID,
+		MaxRequests:  uint32(b.Probes),
+		Interval:     b.Window,
+		BucketPeriod: b.Window / 10,
+		Timeout:      b.OpenFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return g.run.Load() >= int64(b.Consecutive) ||
+				int(c.Requests) >= b.MinCalls && float64(c.TotalFailures) >= b.FailureRatio*float64(c.Requests)
+		},
+		OnStateChange: func(_ string, _, to gobreaker.State) { g.stateChanged(to) },
+	})
+	return g
+}
+
+// Acquire blocks until the breaker admits calls and a slot is free, and takes 1 to max slots. While the breaker probes, all
+// slots in use together are at most the probes. The error is the context's.
+func (g *Gate) Acquire(ctx context.Context, max int) (int, error) {
+	for {
+		n, wait, changed := g.take(max, true)
+		if n > 0 {
+			return n, nil
+		}
+		err := waitFor(ctx, changed, wait)
+		g.stopWaiting()
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// TryAcquire takes up to max slots without waiting; 0 if there is none or the breaker is open.
+func (g *Gate) TryAcquire(max int) int {
+	n, _, _ := g.take(max, false)
+	return n
+}
+
+// Release gives slots back.
+func (g *Gate) Release(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n < 0 || n > g.inUse {
+		panic("bankclient: more slots released than acquired")
+	}
+	g.inUse -= n
+	g.wake()
+}
+
+// Take waits for a rate token.
+func (g *Gate) Take(ctx context.Context) error {
+	if g.limiter == nil {
+		return ctx.Err()
+	}
+	return g.limiter.Wait(ctx)
+}
+
+// Report tells the breaker what a call came to.
+func (g *Gate) Report(r Result) {
+	health := healthOf(r)
+	switch {
+	case health == healthUnsaid:
+		return
+	case r.Scope == ScopePartner:
+		g.run.Add(1)
+	case health == healthGood:
+		g.run.Store(0)
+	}
+	done, err := g.breaker.Allow()
+	if err != nil { // open, or enough probes reported: nothing to learn
+		return
+	}
+	if health == healthGood {
+		done(nil)
+		return
+	}
+	done(errPartnerFailure)
+}
+
+// Open says whether the breaker is open: the intake is closed, not even probes are admitted yet.
+func (g *Gate) Open() bool { return g.breaker.State() == gobreaker.StateOpen }
+
+// take takes slots if it can. Otherwise, with wait, it registers the caller as waiting and says for what.
+func (g *Gate) take(max int, wait bool) (n int, timer time.Duration, changed <-chan struct{}) {
+	// Asked outside of the lock, because the breaker's own notices take it. A change in between is seen by the next call.
+	state := g.breaker.State()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	room := g.slots - g.inUse
+	switch state {
+	case gobreaker.StateOpen:
+		room, timer = 0, time.Until(g.reopens)
+	case gobreaker.StateHalfOpen:
+		room = min(room, g.probes-g.inUse)
+	}
+	if n = min(room, max); n > 0 {
+		g.inUse += n
+		return n, 0, nil
+	}
+	if wait {
+		g.waiting++
+	}
+	return 0, timer, g.changed
+}
+
+func (g *Gate) stopWaiting() {
+	g.mu.Lock()
+	g.waiting--
+	g.mu.Unlock()
+}
+
+func (g *Gate) stateChanged(to gobreaker.State) {
+	g.run.Store(0)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if to == gobreaker.StateOpen {
+		g.reopens = time.Now().Add(g.openFor)
+	}
+	g.wake()
+}
+
+// wake must be called with the lock held.
+func (g *Gate) wake() {
+	if g.waiting > 0 {
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}
+
+// waitFor waits for a change, for a timer if there is one, or for the context's end.
+func waitFor(ctx context.Context, changed <-chan struct{}, timer time.Duration) error {
+	var expired <-chan time.Time
+	if timer != 0 {
+		// The breaker compares strictly: a moment later it has moved on for certain. A time already past gets a
+		// millisecond too, so that a clock that jumped cannot make this loop spin.
+		t := time.NewTimer(max(timer, 0) + time.Millisecond)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-expired:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
