@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// retries bounds how often one batch is run again from the start before its rows are told that it could not be found out.
+const retries = 6
+
+// settle runs one batch to an end: from the start again on errors that pass (every batch is safe to repeat under its token), in halves
+// where the database refuses it for what a row says, until the bad row stands alone.
+func settle[T, R any](ctx context.Context, rows []T, once func(context.Context, []T) ([]R, error), failed func(error) R) []R {
+	results, err := onceMore(ctx, rows, once)
+	if err == nil {
+		return results
+	}
+	if len(rows) > 1 && blamesRow(err) {
+		half := len(rows) / 2
+		return append(settle(ctx, rows[:half:half], once, failed), settle(ctx, rows[half:], once, failed)...)
+	}
+	results = make([]R, len(rows))
+	for i := range results {
+		results[i] = failed(err)
+	}
+	return results
+}
+
+func onceMore[T, R any](ctx context.Context, rows []T, once func(context.Context, []T) ([]R, error)) (results []R, err error) {
+	for try := range retries {
+		if results, err = once(ctx, rows); err == nil || !passes(err) || ctx.Err() != nil {
+			return results, err
+		}
+		pause := time.Duration(1<<try) * 4 * time.Millisecond
+		pause += rand.N(pause)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+	return nil, err
+}
+
+// blamesRow reports whether the database refused what a row says, so that the others may go without it.
+func blamesRow(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) != 5 {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "21", "22", "23", "PO": // cardinality, data, integrity, our own refusals
+		return true
+	}
+	return false
+}
+
+// passes reports whether the same batch may succeed if it is run again. An error that is not Postgres' own is a lost connection: then
+// the reply may be lost while the commit is not, which the token resolves.
+func passes(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "55P03", "40001", "40P01", // lock timeout, serialization failure, deadlock
+			"57P01", "57P02", "57P03", "53300": // shutting down, crashed, starting up, too many connections
+			return true
+		}
+		return len(pg.Code) == 5 && pg.Code[:2] == "08"
+	}
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrMoved)
+}
+
+// inOneTrip sends statements as one pipelined implicit transaction: setLimits, then what queue adds; read gets their results in order.
+func (l *Ledger) inOneTrip(ctx context.Context, queue func(*pgx.Batch)) error {
+	b := &pgx.Batch{}
+	b.Queue(setLimits, l.limits...)
+	queue(b)
+	return l.pool.SendBatch(ctx, b).Close()
+}
+
+// nullTime is the pointer that pgx sends as NULL for a zero time.
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// timeOrZero scans a timestamp that may be NULL.
+type timeOrZero struct{ t *time.Time }
+
+// Scan implements sql.Scanner.
+func (z timeOrZero) Scan(v any) error {
+	t, _ := v.(time.Time)
+	*z.t = t
+	return nil
+}

@@ -1,0 +1,255 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/ledger/money"
+)
+
+// Summary is one operation as lists show it.
+type Summary struct {
+	Key            uuid.UUID
+	Source, Route  string
+	State          State
+	InDoubt        bool
+	HeldReason     string // why an open operation is not started; "" = not held
+	Partner        string
+	DebtorAccount  string // not masked: print it through job.Sensitive
+	Amount         money.Amount
+	TransferID     string
+	Code           string
+	Settlement     string
+	Attempts       int
+	Fence          int32
+	FirstSentAt    time.Time
+	CreatedAt      time.Time
+	OutcomeAt      time.Time
+	ContradictedAt time.Time
+	DueAt          time.Time // next attempt, end of the lease, or next look-up; zero = finished
+}
+
+// Entry is one line of the journal.
+type Entry struct {
+	Event       string
+	Account     string
+	AmountMinor int64
+	Currency    string
+	At          time.Time
+}
+
+// Explanation is everything known of one key.
+type Explanation struct {
+	Summary
+	PartnerKey  string
+	Credential  string
+	Epoch       int16
+	LeaseUntil  time.Time
+	Payload     []byte // nil after a purge
+	TraceParent string
+	Attempts    []Attempt
+	Facts       []Fact
+	Entries     []Entry
+	Unpublished []string // types of events not published yet
+	Paused      []Pause  // that cover the operation now
+	Now         time.Time
+}
+
+const summaryColumns = `o.key, o.source, o.route, o.state, o.in_doubt, CASE WHEN o.held THEN o.code ELSE '' END, coalesce(o.partner, ''),
+	o.debtor_account, o.amount_minor, o.currency, coalesce(o.transfer_id, ''), CASE WHEN o.held THEN '' ELSE coalesce(o.code, '') END,
+	coalesce(o.settlement::text, ''), (SELECT count(*) FROM attempts a WHERE a.operation_id = o.id), o.fence, o.first_sent_at, o.created_at,
+	o.outcome_at, o.contradicted_at, d.due_at`
+
+func (s *Summary) targets() []any {
+	return []any{&s.Key, &s.Source, &s.Route, &s.State, &s.InDoubt, &s.HeldReason, &s.Partner, &s.DebtorAccount, &s.Amount.Minor,
+		&s.Amount.Currency, &s.TransferID, &s.Code, &s.Settlement, &s.Attempts, &s.Fence, timeOrZero{&s.FirstSentAt}, &s.CreatedAt,
+		timeOrZero{&s.OutcomeAt}, timeOrZero{&s.ContradictedAt}, timeOrZero{&s.DueAt}}
+}
+
+// Explain returns everything known of one key, read in one snapshot, or ErrNotFound.
+func (l *Ledger) Explain(ctx context.Context, key uuid.UUID) (Explanation, error) {
+	var e Explanation
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, l.pool, options, func(tx pgx.Tx) error {
+		var id int64
+		targets := append(e.Summary.targets(), &id, &e.PartnerKey, &e.Credential, &e.Epoch, timeOrZero{&e.LeaseUntil}, &e.Now)
+		err := tx.QueryRow(ctx, `SELECT `+summaryColumns+`, o.id, coalesce(o.partner_key, ''), coalesce(o.credential, ''), o.epoch, o.lease_until,
+			now() FROM operations o LEFT JOIN due d ON d.operation_id = o.id WHERE o.key = $1`, key).Scan(targets...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		queueHistory(b, []int64{id}, func(_ int64, a Attempt) { e.Attempts = append(e.Attempts, a) },
+			func(_ int64, f Fact) { e.Facts = append(e.Facts, f) })
+		queueRest(b, id, &e)
+		return tx.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return e, fmt.Errorf("explain %s: %w", key, err)
+	}
+	return e, nil
+}
+
+func queueRest(b *pgx.Batch, id int64, e *Explanation) {
+	b.Queue(`SELECT event::text, account, amount_minor, currency, at FROM entries WHERE operation_id = $1 ORDER BY at, event, amount_minor`, id).
+		Query(func(rows pgx.Rows) (err error) {
+			e.Entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
+			return err
+		})
+	b.Queue(`SELECT type::text FROM outbox WHERE operation_id = $1 ORDER BY id`, id).Query(func(rows pgx.Rows) (err error) {
+		e.Unpublished, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	b.Queue(`SELECT body, coalesce(traceparent, '') FROM payloads WHERE operation_id = $1`, id).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&e.Payload, &e.TraceParent); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	b.Queue(`SELECT p.scope, p.name, p.reason, p.by, p.at FROM pauses p, operations o LEFT JOIN due d ON d.operation_id = o.id
+	          WHERE o.id = $1 AND (p.scope = 'all' OR (p.scope = 'partner' AND p.name = coalesce(o.partner, d.partner))
+	             OR (p.scope = 'route' AND p.name = o.route) OR (p.scope = 'source' AND p.name = o.source))`, id).
+		Query(func(rows pgx.Rows) (err error) {
+			e.Paused, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Pause])
+			return err
+		})
+}
+
+// Filter selects operations for List; zero fields select all.
+type Filter struct {
+	States  []State
+	Source  string
+	Route   string
+	Partner string
+	InDoubt bool  // only those in doubt
+	Before  int64 // page: only operations older than this cursor; 0 = newest first
+	Limit   int   // default 100
+}
+
+// List returns operations newest first, and the cursor of the next page (0 = no more). Unfinished ones are found through what is due, so
+// that finding ten parked operations among millions stays cheap.
+func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
+	limit := orElse(f.Limit, 100)
+	join := "LEFT JOIN"
+	if onlyUnfinished(f) {
+		join = "JOIN"
+	}
+	states := make([]string, len(f.States))
+	for i, s := range f.States {
+		states[i] = string(s)
+	}
+	rows, err := l.pool.Query(ctx, `SELECT o.id, `+summaryColumns+` FROM operations o `+join+` due d ON d.operation_id = o.id
+		WHERE ($1::text[] IS NULL OR cardinality($1) = 0 OR o.state::text = ANY($1)) AND ($2 = '' OR o.source = $2) AND ($3 = '' OR o.route = $3)
+		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND ($6::int8 = 0 OR o.id < $6)
+		ORDER BY o.id DESC LIMIT $7`, states, f.Source, f.Route, f.Partner, f.InDoubt, f.Before, limit)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list operations: %w", err)
+	}
+	defer rows.Close()
+	var list []Summary
+	var last int64
+	for rows.Next() {
+		var s Summary
+		if err := rows.Scan(append([]any{&last}, s.targets()...)...); err != nil {
+			return nil, 0, fmt.Errorf("list operations: %w", err)
+		}
+		list = append(list, s)
+	}
+	if len(list) < limit {
+		last = 0
+	}
+	return list, last, rows.Err()
+}
+
+func onlyUnfinished(f Filter) bool {
+	if f.InDoubt {
+		return true
+	}
+	for _, s := range f.States {
+		if s.Finished() {
+			return false
+		}
+	}
+	return len(f.States) > 0
+}
+
+// Gauges are the numbers of CONTRACT section 7 that the ledger knows.
+type Gauges struct {
+	OldestUnfinished time.Duration // zero = nothing unfinished
+	Unfinished       map[State]int64
+	InDoubt          int64
+	InDoubtMinor     map[string]int64     // by currency, minor units
+	OldestInDoubt    map[string]time.Time // by partner: least first-sent time, for the key window
+	OutboxLag        time.Duration
+	OutboxPending    int64
+	Strays           int64
+	Contradicted     int64
+	Now              time.Time
+}
+
+// Gauges counts what is unfinished. A claimed operation within its lease is at work, not in doubt.
+func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
+	g := Gauges{Unfinished: map[State]int64{}, InDoubtMinor: map[string]int64{}, OldestInDoubt: map[string]time.Time{}}
+	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var oldest, lag int64
+		err := tx.QueryRow(ctx, `
+			SELECT coalesce((extract(epoch FROM now() - min(o.created_at)) * 1000)::int8, 0),
+			       (SELECT coalesce((extract(epoch FROM now() - min(at)) * 1000)::int8, 0) FROM outbox), (SELECT count(*) FROM outbox),
+			       (SELECT count(*) FROM strays), now()
+			  FROM due d JOIN operations o ON o.id = d.operation_id`).Scan(&oldest, &lag, &g.OutboxPending, &g.Strays, &g.Now)
+		if err != nil {
+			return err
+		}
+		g.OldestUnfinished, g.OutboxLag = time.Duration(oldest)*time.Millisecond, time.Duration(lag)*time.Millisecond
+		rows, err := tx.Query(ctx, `
+			SELECT o.state, o.currency, coalesce(o.partner, ''), count(*), coalesce(sum(o.amount_minor) FILTER (WHERE doubt), 0)::int8,
+			       count(*) FILTER (WHERE doubt), min(o.first_sent_at) FILTER (WHERE doubt)
+			  FROM due d JOIN operations o ON o.id = d.operation_id
+			 CROSS JOIN LATERAL (SELECT o.in_doubt AND (o.state <> 'claimed' OR o.lease_until <= now()) AS doubt) AS x
+			 GROUP BY 1, 2, 3`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := g.add(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return g, fmt.Errorf("count unfinished operations: %w", err)
+	}
+	return g, nil
+}
+
+func (g *Gauges) add(rows pgx.Rows) error {
+	var state State
+	var currency, partner string
+	var count, minor, doubts int64
+	var first time.Time
+	if err := rows.Scan(&state, &currency, &partner, &count, &minor, &doubts, timeOrZero{&first}); err != nil {
+		return err
+	}
+	g.Unfinished[state] += count
+	g.InDoubt += doubts
+	if doubts == 0 {
+		return nil
+	}
+	g.InDoubtMinor[currency] += minor
+	if known := g.OldestInDoubt[partner]; known.IsZero() || first.Before(known) {
+		g.OldestInDoubt[partner] = first
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/paidonce/paidonce/migrations"
+)
+
+// Sentinels of this package.
+var (
+	// ErrNotFound: the ledger has no operation under that key.
+	ErrNotFound = errors.New("no operation under this key")
+	// ErrMoved: the database lives on another server or timeline than the ledger remembers, so committed claims may be missing.
+	ErrMoved = errors.New("the database has moved to another server or timeline: claims stop until `paidonce recover` has run")
+	// ErrNotPaused: there is no such pause.
+	ErrNotPaused = errors.New("not paused")
+	// ErrSchema: the schema is not one this program knows.
+	ErrSchema = errors.New("schema not known")
+)
+
+// Options bound what the ledger does. The zero value works.
+type Options struct {
+	Lease            time.Duration // how long a claim lasts by the database clock. Default 60 s
+	MaxConns         int32         // connections in the pool. Default 16
+	MaxBatch         int           // rows per statement. Default 256
+	LockTimeout      time.Duration // per statement. Default 2 s
+	StatementTimeout time.Duration // per statement. Default 10 s
+	RelayLease       time.Duration // how long one relay keeps the outbox to itself. Default 10 s
+}
+
+func (o Options) withDefaults() Options {
+	o.Lease = orElse(o.Lease, 60*time.Second)
+	o.MaxConns = orElse(o.MaxConns, 16)
+	o.MaxBatch = orElse(o.MaxBatch, 256)
+	o.LockTimeout = orElse(o.LockTimeout, 2*time.Second)
+	o.StatementTimeout = orElse(o.StatementTimeout, 10*time.Second)
+	o.RelayLease = orElse(o.RelayLease, 10*time.Second)
+	return o
+}
+
+func orElse[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Ledger is safe for concurrent use.
+type Ledger struct {
+	pool   *pgxpool.Pool
+	opt    Options
+	holder uuid.UUID // who we are among relays
+	limits []any     // parameters of setLimits
+}
+
+// Open connects lazily: it fails on a URL that does not parse, not on a server that is away. Check says whether claims can be made.
+func Open(ctx context.Context, url string, opt Options) (*Ledger, error) {
+	opt = opt.withDefaults()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The error of pgx quotes the URL, which may carry a password.
+		return nil, errors.New("parse database url: not a valid Postgres URL (expected postgres://user@host:5432/database)")
+	}
+	cfg.MaxConns = opt.MaxConns
+	// Described once per connection, never prepared under a name: nothing on the server outlives a transaction.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	cfg.ConnConfig.ConnectTimeout = orElse(cfg.ConnConfig.ConnectTimeout, 5*time.Second)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	return &Ledger{pool: pool, opt: opt, holder: uuid.New(), limits: []any{millis(opt.LockTimeout), millis(opt.StatementTimeout)}}, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Close waits for connections in use and closes all.
+func (l *Ledger) Close() { l.pool.Close() }
+
+// Lease is how long a claim lasts.
+func (l *Ledger) Lease() time.Duration { return l.opt.Lease }
+
+// setLimits goes first in every transaction. The planner settings pin what a young, never analysed table makes it get wrong: it would
+// read the whole of operations to update 256 rows of it. They end with the transaction, as all settings here do.
+const setLimits = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+	set_config('idle_in_transaction_session_timeout', '5000', true),
+	set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+
+// Check says whether claims can be made on this database: the schema is one this program knows, and server and timeline are those the
+// ledger remembers. The error says which command to run.
+func (l *Ledger) Check(ctx context.Context) error {
+	var known bool
+	if err := l.pool.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&known); err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	var version int64
+	if known {
+		err := l.pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&version)
+		if err != nil {
+			return fmt.Errorf("read schema version: %w", err)
+		}
+	}
+	if version < migrations.Oldest {
+		return fmt.Errorf("%w: the database is at version %d, this program needs %d or newer: run `paidonce migrate up`",
+			ErrSchema, version, migrations.Oldest)
+	}
+	if version > migrations.Current+1 {
+		return fmt.Errorf("%w: the database is at version %d, this program knows up to %d: deploy a newer paidonce",
+			ErrSchema, version, migrations.Current)
+	}
+	id, err := l.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	if id.Moved() {
+		return fmt.Errorf("%w (remembered system %s timeline %d, found system %s timeline %d)",
+			ErrMoved, id.System, id.Timeline, id.FoundSystem, id.FoundTimeline)
+	}
+	return nil
+}
+
+// Identity is where the ledger remembers to live, and where it was found.
+type Identity struct {
+	System        string    `json:"system"`
+	Timeline      int32     `json:"timeline"`
+	DoubtBefore   time.Time `json:"doubt_before,omitzero"`
+	FoundSystem   string    `json:"found_system"`
+	FoundTimeline int32     `json:"found_timeline"`
+}
+
+// Moved reports whether the ledger was found elsewhere than it remembers.
+func (i Identity) Moved() bool { return i.System != i.FoundSystem || i.Timeline != i.FoundTimeline }
+
+// currentTimeline reads the timeline being written, from memory; the control file lags behind a promotion.
+const currentTimeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`
+
+// Identity reads both sides.
+func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
+	var id Identity
+	err := l.pool.QueryRow(ctx, `
+		SELECT i.system_identifier, i.timeline, nullif(i.doubt_before, '-infinity'), c.system_identifier::text, `+currentTimeline+`
+		  FROM ledger_identity i, pg_control_system() c`).
+		Scan(&id.System, &id.Timeline, timeOrZero{&id.DoubtBefore}, &id.FoundSystem, &id.FoundTimeline)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return id, fmt.Errorf("%w: the ledger does not remember its server: run `paidonce migrate up`", ErrSchema)
+	}
+	if err != nil {
+		return id, fmt.Errorf("read ledger identity: %w", err)
+	}
+	return id, nil
+}

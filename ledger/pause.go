@@ -1,0 +1,86 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Scope says what a pause covers.
+type Scope string
+
+// The scopes of a pause. ScopeAll has no name.
+const (
+	ScopeAll     Scope = "all"
+	ScopePartner Scope = "partner"
+	ScopeRoute   Scope = "route"
+	ScopeSource  Scope = "source"
+)
+
+// Pause stands until somebody resumes it.
+type Pause struct {
+	Scope  Scope     `json:"scope"`
+	Name   string    `json:"name,omitzero"`
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
+// keeps the first reason.
+func (l *Ledger) Pause(ctx context.Context, scope Scope, name, reason, by string) error {
+	_, err := l.inPauseLog(ctx, `
+WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING scope)
+INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4 FROM p`, scope, name, reason, by)
+	return err
+}
+
+// resumeSpread is over how long the operations held by a pause come back.
+const resumeSpread = 30 * time.Second
+
+// Resume ends a pause and brings back what it held, spread over half a minute so that the partner is not flooded. ErrNotPaused: nothing was
+// paused there.
+func (l *Ledger) Resume(ctx context.Context, scope Scope, name, reason, by string) error {
+	changed, err := l.inPauseLog(ctx, `
+WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope)
+INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'resume', $3, $4 FROM p`, scope, name, reason, by)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		return fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused)
+	}
+	_, err = l.pool.Exec(ctx, `
+		UPDATE due d SET due_at = now() + random() * $3::int8 * interval '1 ms'
+		  FROM operations o
+		 WHERE o.id = d.operation_id AND o.held AND d.due_at > now()
+		   AND ($1 = 'all' OR ($1 = 'partner' AND d.partner = $2) OR ($1 = 'route' AND o.route = $2) OR ($1 = 'source' AND o.source = $2))`,
+		scope, name, resumeSpread.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("bring back held operations: %w", err)
+	}
+	return nil
+}
+
+func (l *Ledger) inPauseLog(ctx context.Context, sql string, scope Scope, name, reason, by string) (changed bool, err error) {
+	tag, err := l.pool.Exec(ctx, sql, scope, name, reason, by)
+	if err != nil {
+		return false, fmt.Errorf("change pause of %s %s: %w", scope, name, err)
+	}
+	return tag.RowsAffected() > 0, nil
+}
+
+// Pauses lists what is paused.
+func (l *Ledger) Pauses(ctx context.Context) ([]Pause, error) {
+	rows, err := l.pool.Query(ctx, `SELECT scope, name, reason, by, at FROM pauses ORDER BY at`)
+	if err != nil {
+		return nil, fmt.Errorf("list pauses: %w", err)
+	}
+	pauses, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Pause])
+	if err != nil {
+		return nil, fmt.Errorf("list pauses: %w", err)
+	}
+	return pauses, nil
+}
