@@ -51,3 +51,10 @@ func splitSubject(subject, prefix string) (route, source string, ok bool) {
 	}
 	return route, source, job.ValidName(route) && job.ValidName(source)
 }
+
+// coverable takes the route from the subject of a job whose route, if it has a consumer, covers it: the filter of a consumer takes any
+// source, even one that is no name, but exactly one token.
+func coverable(subject string) (route string, ok bool) {
+	route, source, found := strings.Cut(strings.TrimPrefix(subject, jobsPrefix), ".")
+	return route, found && !strings.Contains(source, ".") && job.ValidName(route)
+}

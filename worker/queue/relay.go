@@ -1,0 +1,149 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+)
+
+const (
+	defaultRelayBatch = 512
+	defaultRelayPoll  = time.Second
+)
+
+// Event is one row of the outbox, rendered.
+type Event struct {
+	ID          string // the message id
+	Subject     string // withdrawals.events.<route>.<source>.<type>
+	Body        []byte
+	TraceParent string // default none
+	Ref         int64  // the outbox's own name for the row
+}
+
+// Outbox is where events wait. Unpublished gives the oldest event per key first and at most one per key in a batch, so that an event
+// never overtakes an earlier one of its key that could not be published.
+type Outbox interface {
+	Unpublished(ctx context.Context, max int) ([]Event, error)
+	MarkPublished(ctx context.Context, refs []int64) error
+}
+
+// RelayOptions are the settings of a Relay. All may be zero.
+type RelayOptions struct {
+	Batch int            // events in one round; default 512
+	Poll  time.Duration  // the longest wait without a Wake; default 1s
+	Log   zerolog.Logger // default none
+}
+
+// Relay publishes the outbox: read, publish, wait for every confirmation, mark, and only then read again. An event whose mark is lost
+// is published again with the same id.
+type Relay struct {
+	confirm confirmer
+	outbox  Outbox
+	opts    RelayOptions
+	wake    chan struct{}
+}
+
+// NewRelay uses a connection for publishing.
+func NewRelay(nc *nats.Conn, outbox Outbox, opts RelayOptions) (*Relay, error) {
+	confirm, err := newConfirmer(nc, StreamEvents)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Batch <= 0 {
+		opts.Batch = defaultRelayBatch
+	}
+	if opts.Poll <= 0 {
+		opts.Poll = defaultRelayPoll
+	}
+	return &Relay{confirm: confirm, outbox: outbox, opts: opts, wake: make(chan struct{}, 1)}, nil
+}
+
+// Wake says that the outbox has something new. It never blocks.
+func (r *Relay) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // a wake-up that was not heard yet covers this one too
+	}
+}
+
+// Run relays until ctx ends. It waits for a broker or a database that is away.
+func (r *Relay) Run(ctx context.Context) error {
+	var pause backoff
+	for ctx.Err() == nil {
+		published, err := r.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case r.confirm.closed():
+			return fmt.Errorf("relay events: %w", nats.ErrConnectionClosed)
+		case err != nil:
+			r.opts.Log.Warn().Err(err).Int("published", published).Msg("relay failed; it goes on")
+			_ = pause.wait(ctx)
+		case published > 0:
+			pause.reset() // there may be more, also of the same keys
+		default:
+			pause.reset()
+			r.idle(ctx)
+		}
+	}
+	return nil
+}
+
+func (r *Relay) idle(ctx context.Context) {
+	poll := time.NewTimer(r.opts.Poll)
+	defer poll.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.wake:
+	case <-poll.C:
+	}
+}
+
+// round relays one batch and returns how many of its events are published and marked.
+func (r *Relay) round(ctx context.Context) (int, error) {
+	events, err := r.outbox.Unpublished(ctx, r.opts.Batch)
+	if err != nil {
+		return 0, fmt.Errorf("read outbox: %w", err)
+	}
+	if len(events) == 0 {
+		return 0, nil
+	}
+	msgs := make([]*nats.Msg, len(events))
+	for i, e := range events {
+		if msgs[i], err = e.msg(); err != nil {
+			return 0, err
+		}
+	}
+
+	var errs []error
+	refs := make([]int64, 0, len(events))
+	for i, c := range r.confirm.publishAll(ctx, msgs) {
+		if c.err == nil {
+			refs = append(refs, events[i].Ref)
+		} else if len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("publish event %s: %w", events[i].ID, c.err)) // the others mostly say the same
+		}
+	}
+	if len(refs) > 0 {
+		if err := r.outbox.MarkPublished(ctx, refs); err != nil {
+			return 0, fmt.Errorf("mark %d events: %w", len(refs), err)
+		}
+	}
+	return len(refs), errors.Join(errs...)
+}
+
+func (e Event) msg() (*nats.Msg, error) {
+	if e.ID == "" || !strings.HasPrefix(e.Subject, eventsPrefix) {
+		return nil, fmt.Errorf("event %q: without an id or outside of %s>", e.ID, eventsPrefix)
+	}
+	msg := &nats.Msg{Subject: e.Subject, Data: e.Body, Header: nats.Header{jetstream.MsgIDHeader: {e.ID}}}
+	if printable(e.TraceParent) {
+		msg.Header[headerTraceParent] = []string{e.TraceParent}
+	}
+	return msg, nil
+}

@@ -1,0 +1,218 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+const (
+	defaultStraysEvery = 5 * time.Second
+	// strayBatch is how many jobs of one subject become dead letters in one pass.
+	strayBatch = 256
+)
+
+// StraysOptions are the settings of Strays. All may be zero.
+type StraysOptions struct {
+	Every time.Duration  // between passes; default 5s
+	Log   zerolog.Logger // default none
+}
+
+// Strays makes dead letters of the jobs that no route's consumer covers: their route is unknown, or their subject has too few or too many
+// tokens. It is the catch-all of the topology.
+//
+// It is not a consumer of JetStream, for three reasons. A consumer of all subjects would read every good job a second time. One with
+// exactly the stray subjects would have to be updated while it runs, which workers may not do; and a subject that is
+// added to the filter of a running consumer is read from the consumer's position on, so its older jobs would be lost. Instead
+// each pass asks the broker which subjects the stream has, which costs the same however many jobs there are, and reads only the stray ones,
+// each from behind its last dead letter: the dead letters are the position, stored together with the work. Two workers in the same pass
+// give one letter, by its message id.
+//
+// The stray jobs stay in the stream: when their route gets its consumer it will take them, and a replay of the dead letter meets the
+// same key.
+type Strays struct {
+	js    jetstream.JetStream
+	dead  *DeadLetters
+	every time.Duration
+	log   zerolog.Logger
+}
+
+// NewStrays reads on nc, and stores by dead.
+func NewStrays(nc *nats.Conn, dead *DeadLetters, opts StraysOptions) (*Strays, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	if opts.Every <= 0 {
+		opts.Every = defaultStraysEvery
+	}
+	return &Strays{js: js, dead: dead, every: opts.Every, log: opts.Log}, nil
+}
+
+// Run makes passes until ctx ends. A pass that fails is made again.
+func (s *Strays) Run(ctx context.Context) error {
+	return repeat(ctx, s.every, func() {
+		n, err := s.Pass(ctx)
+		if n > 0 {
+			s.log.Warn().Int("dead_letters", n).Msg("jobs without a route became dead letters")
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("pass over stray jobs failed")
+		}
+	})
+}
+
+// Pass makes one pass and returns how many dead letters it has stored, or found stored.
+func (s *Strays) Pass(ctx context.Context) (int, error) {
+	jobs, err := openStream(ctx, s.js, StreamJobs)
+	if err != nil {
+		return 0, err
+	}
+	dead, err := openStream(ctx, s.js, StreamDead)
+	if err != nil {
+		return 0, err
+	}
+	unserved, err := unservedSubjects(ctx, jobs)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, subject := range slices.Sorted(maps.Keys(unserved)) {
+		n, err := s.bury(ctx, jobs, dead, subject)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// bury makes dead letters of the jobs of one subject, from behind the last one.
+func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject string) (int, error) {
+	position, err := s.position(ctx, dead, subject)
+	if err != nil {
+		return 0, err
+	}
+	for n := range strayBatch {
+		raw, err := jobs.GetMsg(ctx, position+1, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("read stray job behind %d: %w", position, err)
+		}
+		_, err = s.dead.add(ctx, corpse{
+			subject: raw.Subject, header: raw.Header, payload: raw.Data,
+			sequence: raw.Sequence, firstSeen: raw.Time,
+			reason: job.ReasonUnknownRoute, detail: "no consumer covers the subject", stray: true,
+		})
+		if err != nil {
+			return n, err
+		}
+		position = raw.Sequence
+	}
+	return strayBatch, nil
+}
+
+// position is the place in StreamJobs of the last stray of a subject that is a dead letter.
+func (s *Strays) position(ctx context.Context, dead jetstream.Stream, subject string) (uint64, error) {
+	deadSubject := deadPrefix + strings.TrimPrefix(subject, jobsPrefix)
+	last, err := dead.GetLastMsgForSubject(ctx, deadSubject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read last dead letter: %w", err)
+	}
+	if first(last.Header, headerStray) != "" {
+		return strconv.ParseUint(first(last.Header, headerStreamSeq), 10, 64)
+	}
+	// The route had a consumer once, or has lost it: its own dead letters are no position. This is rare, and so read in full.
+	var position uint64
+	for next := uint64(1); next <= last.Sequence; {
+		raw, err := dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(deadSubject))
+		if err != nil {
+			return 0, fmt.Errorf("read dead letter from %d: %w", next, err)
+		}
+		if first(raw.Header, headerStray) != "" {
+			sequence, err := strconv.ParseUint(first(raw.Header, headerStreamSeq), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read dead letter %d: %w", raw.Sequence, err)
+			}
+			position = max(position, sequence)
+		}
+		next = raw.Sequence + 1
+	}
+	return position, nil
+}
+
+// unservedSubjects counts the jobs of each subject that no consumer covers.
+func unservedSubjects(ctx context.Context, jobs jetstream.Stream) (map[string]uint64, error) {
+	info, err := jobs.Info(ctx, jetstream.WithSubjectFilter(jobsPrefix+">"))
+	if err != nil {
+		return nil, fmt.Errorf("read subjects of %s: %w", StreamJobs, err)
+	}
+	served := make(map[string]bool)
+	unserved := make(map[string]uint64)
+	for subject, count := range info.State.Subjects {
+		route, ok := coverable(subject)
+		if !ok {
+			unserved[subject] = count
+			continue
+		}
+		has, known := served[route]
+		if !known {
+			consumer, err := routeConsumer(ctx, jobs, route)
+			if err != nil {
+				return nil, err
+			}
+			has = consumer != nil
+			served[route] = has
+		}
+		if !has {
+			unserved[subject] = count
+		}
+	}
+	return unserved, nil
+}
+
+// routeConsumer reads the consumer of a route, or nil when there is none that covers the route.
+func routeConsumer(ctx context.Context, jobs jetstream.Stream, route string) (*jetstream.ConsumerInfo, error) {
+	consumer, err := jobs.Consumer(ctx, ConsumerName(route))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read consumer %s: %w", ConsumerName(route), err)
+	}
+	info := consumer.CachedInfo()
+	if !slices.Equal(filters(info.Config), []string{RouteFilter(route)}) {
+		return nil, nil
+	}
+	return info, nil
+}
+
+// repeat calls do at once, and then again each interval until ctx ends.
+func repeat(ctx context.Context, every time.Duration, do func()) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		do()
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
