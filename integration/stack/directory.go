@@ -114,9 +114,9 @@ func copyFile(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// freePort finds a free port below the range from which systems take the ports of outgoing connections, so that nobody
+// FreePort finds a free port below the range from which systems take the ports of outgoing connections, so that nobody
 // takes it while the server that owns it is being restarted.
-func freePort() (int, error) {
+func FreePort() (int, error) {
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

@@ -30,7 +30,7 @@ func fetchPostgres() (string, error) {
 		return "", fmt.Errorf("make a scratch directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(scratch) }() // what stays there does no harm
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return "", err
 	}

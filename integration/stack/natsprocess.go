@@ -31,7 +31,7 @@ func StartNATSProcess(options NATSOptions) (*NATSProcess, error) {
 		return nil, err
 	}
 	if options.Port == 0 {
-		if options.Port, err = freePort(); err != nil {
+		if options.Port, err = FreePort(); err != nil {
 			return nil, errors.Join(err, dir.close())
 		}
 	}
@@ -55,7 +55,7 @@ func (n *NATSProcess) start() error {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), childVariable+"="+string(options))
 	cmd.Stderr = os.Stderr
-	ownGroup(cmd)
+	OwnGroup(cmd)
 	if n.stdin, err = cmd.StdinPipe(); err != nil {
 		return fmt.Errorf("start nats: %w", err)
 	}

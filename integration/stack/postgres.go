@@ -62,7 +62,7 @@ func StartPostgres(ctx context.Context, options PostgresOptions) (*Postgres, err
 	}
 	for range 5 {
 		if options.Port == 0 {
-			if p.port, err = freePort(); err != nil {
+			if p.port, err = FreePort(); err != nil {
 				break
 			}
 		}
@@ -135,7 +135,7 @@ func (p *Postgres) start(ctx context.Context) error {
 	cmd := exec.Command(filepath.Join(p.options.BinDir, "postgres"), slices.Concat([]string{"-D", filepath.Join(p.dir.path, dataName)}, p.settings())...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir.path, postgresEnvironment(), log, log
 	p.id.apply(cmd)
-	ownGroup(cmd)
+	OwnGroup(cmd)
 	tieToParent(cmd, true)
 	if p.process, err = StartProcess(cmd); err != nil {
 		return fmt.Errorf("start postgres: %w", err)

@@ -122,8 +122,8 @@ func lock(path string) (*os.File, error) {
 	return file, nil
 }
 
-// ownGroup keeps the terminal's Ctrl-C away from a child that we stop ourselves.
-func ownGroup(cmd *exec.Cmd) {
+// OwnGroup keeps the terminal's Ctrl-C away from a child that we stop ourselves.
+func OwnGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -1,0 +1,57 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+)
+
+// Bank is a simulated bank inside this process, reachable over HTTP.
+type Bank struct {
+	*banksim.Bank
+	URL        string // of the reference API
+	ControlURL string // of the control API
+
+	serving sync.WaitGroup
+	mu      sync.Mutex
+	failed  error
+}
+
+// StartBank opens a simulated bank on two ports of its own; hostile, unless the options say otherwise.
+func StartBank(options banksim.Options) (*Bank, error) {
+	api, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open the bank: %w", err)
+	}
+	control, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the bank's control: %w", err), api.Close())
+	}
+	scheme := "http://"
+	if options.TLS != nil {
+		scheme = "https://"
+	}
+	b := &Bank{Bank: banksim.New(options), URL: scheme + api.Addr().String(), ControlURL: "http://" + control.Addr().String()}
+	b.serving.Go(func() { b.serve(b.Bank.Serve(api)) })
+	b.serving.Go(func() { b.serve(b.ServeControl(control)) })
+	return b, nil
+}
+
+func (b *Bank) serve(err error) {
+	if !errors.Is(err, http.ErrServerClosed) {
+		b.mu.Lock()
+		b.failed = errors.Join(b.failed, err)
+		b.mu.Unlock()
+	}
+}
+
+// Stop closes the bank at once and waits until nothing of it runs.
+func (b *Bank) Stop() error {
+	err := b.Close()
+	b.serving.Wait()
+	return errors.Join(err, b.failed)
+}
