@@ -3,6 +3,7 @@ package bankclient
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,11 +95,14 @@ func newGate(cfg Config) *Gate {
 	return g
 }
 
-// Acquire blocks until the breaker admits calls and a slot is free, and takes 1 to max slots. While the breaker probes, all
+// Acquire blocks until the breaker admits calls and a slot is free, and takes 1 to most slots. While the breaker probes, all
 // slots in use together are at most the probes. The error is the context's.
-func (g *Gate) Acquire(ctx context.Context, max int) (int, error) {
+func (g *Gate) Acquire(ctx context.Context, most int) (int, error) {
+	if most < 1 {
+		panic("bankclient: no slot was asked for")
+	}
 	for {
-		n, wait, changed := g.take(max, true)
+		n, wait, changed := g.take(most, true)
 		if n > 0 {
 			return n, nil
 		}
@@ -110,9 +114,9 @@ func (g *Gate) Acquire(ctx context.Context, max int) (int, error) {
 	}
 }
 
-// TryAcquire takes up to max slots without waiting; 0 if there is none or the breaker is open.
-func (g *Gate) TryAcquire(max int) int {
-	n, _, _ := g.take(max, false)
+// TryAcquire takes up to most slots without waiting; 0 if there is none or the breaker is open.
+func (g *Gate) TryAcquire(most int) int {
+	n, _, _ := g.take(most, false)
 	return n
 }
 
@@ -160,8 +164,9 @@ func (g *Gate) Report(r Result) {
 // Open says whether the breaker is open: the intake is closed, not even probes are admitted yet.
 func (g *Gate) Open() bool { return g.breaker.State() == gobreaker.StateOpen }
 
-// take takes slots if it can. Otherwise, with wait, it registers the caller as waiting and says for what.
-func (g *Gate) take(max int, wait bool) (n int, timer time.Duration, changed <-chan struct{}) {
+// take takes slots if it can. Otherwise, with wait, it registers the caller as waiting and says for what; a timer of 0 means
+// that none is needed.
+func (g *Gate) take(most int, wait bool) (n int, timer time.Duration, changed <-chan struct{}) {
 	// Asked outside of the lock, because the breaker's own notices take it. A change in between is seen by the next call.
 	state := g.breaker.State()
 	g.mu.Lock()
@@ -169,11 +174,13 @@ func (g *Gate) take(max int, wait bool) (n int, timer time.Duration, changed <-c
 	room := g.slots - g.inUse
 	switch state {
 	case gobreaker.StateOpen:
-		room, timer = 0, time.Until(g.reopens)
+		// The breaker compares strictly: a moment later it has moved on for certain. A time already past gets a
+		// millisecond too, so that the caller cannot spin.
+		room, timer = 0, max(time.Until(g.reopens), 0)+time.Millisecond
 	case gobreaker.StateHalfOpen:
 		room = min(room, g.probes-g.inUse)
 	}
-	if n = min(room, max); n > 0 {
+	if n = min(room, most); n > 0 {
 		g.inUse += n
 		return n, 0, nil
 	}
@@ -211,9 +218,7 @@ func (g *Gate) wake() {
 func waitFor(ctx context.Context, changed <-chan struct{}, timer time.Duration) error {
 	var expired <-chan time.Time
 	if timer != 0 {
-		// The breaker compares strictly: a moment later it has moved on for certain. A time already past gets a
-		// millisecond too, so that a clock that jumped cannot make this loop spin.
-		t := time.NewTimer(max(timer, 0) + time.Millisecond)
+		t := time.NewTimer(timer)
 		defer t.Stop()
 		expired = t.C
 	}
@@ -224,5 +229,37 @@ func waitFor(ctx context.Context, changed <-chan struct{}, timer time.Duration) 
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// health is what a call says about the partner, as its breaker sees it.
+type health uint8
+
+const (
+	healthUnsaid health = iota
+	healthGood
+	healthBad
+)
+
+// healthOf tells failures of the partner or of the way to it from answers. A refusal of one operation is an answer.
+func healthOf(r Result) health {
+	e := &r.Evidence
+	switch {
+	case r.Scope == ScopePartner:
+		return healthBad
+	case e.Error == errCanceled, e.Why == whyLocal, e.Why == whyNoLookUp:
+		return healthUnsaid
+	case e.Status == http.StatusTooManyRequests, e.Status >= http.StatusInternalServerError:
+		return healthBad
+	case e.Why == whyNotFound:
+		return healthGood
+	case r.Verdict == NotExecuted && e.Status == 0:
+		return healthBad
+	case r.Verdict != Unknown:
+		return healthGood
+	case e.Status >= http.StatusBadRequest, e.Why == whyReplayed, e.Why == whyMorePages:
+		return healthUnsaid
+	default:
+		return healthBad
 	}
 }

@@ -61,6 +61,8 @@ type Partner struct {
 
 	endpoint  string
 	transport *http.Transport
+	fixed     fixed
+	pool      pool
 }
 
 // New checks configuration and profile, all problems at once, and opens no connection.
@@ -88,6 +90,10 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 	if p.limit == 0 {
 		p.limit = defaultResponseLimit
 	}
+	p.fixed.json, p.fixed.agent = []string{"application/json"}, []string{"paidonce"}
+	p.fixed.keyHeader = http.CanonicalHeaderKey(profile.Key.Header)
+	p.fixed.requestID = http.CanonicalHeaderKey(profile.RequestIDHeader)
+	p.fixed.replay = http.CanonicalHeaderKey(profile.ReplayHeader)
 	return p, nil
 }
 

@@ -238,6 +238,16 @@ func (p *Profile) code(status int, code string) (CodeRule, bool) {
 	return CodeRule{}, false
 }
 
+// causeOf says whose a listed code is to cure, under whatever status it is listed.
+func (p *Profile) causeOf(code string) Cause {
+	for i := range p.Codes {
+		if r := &p.Codes[i]; r.Code == code {
+			return r.Cause
+		}
+	}
+	return CauseNone
+}
+
 func (p *Profile) state(state string) (StateRule, bool) {
 	for i := range p.States {
 		if r := &p.States[i]; r.State == state {

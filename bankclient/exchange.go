@@ -1,0 +1,235 @@
+package bankclient
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sealed stands in exchange.phase once the caller has gone away before the headers were written.
+const sealed = 1 << 8
+
+// exchange is one request and what came of it. It is used again only after an exchange that ended cleanly: then the
+// transport holds nothing of it any more.
+type exchange struct {
+	phase     atomic.Uint32 // a Phase, or sealed
+	wrote     atomic.Bool   // the whole request was handed to the connection
+	early     atomic.Bool   // the answer began before the request was handed over: it may be another request's
+	conn      net.Conn
+	reused    bool
+	hooks     httptrace.ClientTrace // made once
+	trace     httptrace.ClientTrace // copy for one call, as httptrace may write to it
+	header    http.Header
+	headerKey [1]string
+	reader    bytes.Reader
+
+	// The answer.
+	err      error // of the transport, before or inside of the body
+	status   int   // 0 = none
+	answer   http.Header
+	body     []byte // capacity is kept
+	tooLarge bool
+	elapsed  time.Duration
+}
+
+func newExchange() *exchange {
+	x := &exchange{header: make(http.Header, 8)}
+	x.hooks = httptrace.ClientTrace{
+		GotConn:              x.gotConn,
+		WroteHeaders:         x.wroteHeaders,
+		WroteRequest:         x.wroteRequest,
+		GotFirstResponseByte: x.gotFirstByte,
+	}
+	return x
+}
+
+func (x *exchange) gotConn(info httptrace.GotConnInfo) {
+	x.conn, x.reused = info.Conn, info.Reused
+	x.advance(PhaseConnected)
+}
+
+// wroteHeaders runs on the connection's writer before anything is flushed. If the caller has left meanwhile and has called
+// this NotExecuted, the connection is closed here, so that it stays true.
+func (x *exchange) wroteHeaders() {
+	if !x.advance(PhaseWroteHeaders) {
+		_ = x.conn.Close() // whatever it says, it cannot be written to after this
+	}
+}
+
+func (x *exchange) wroteRequest(info httptrace.WroteRequestInfo) {
+	if info.Err == nil {
+		x.wrote.Store(true)
+		x.advance(PhaseWroteRequest)
+	}
+}
+
+func (x *exchange) gotFirstByte() {
+	if !x.wrote.Load() {
+		x.early.Store(true)
+	}
+	x.advance(PhaseFirstByte)
+}
+
+// advance raises the phase and never lowers it; false if the exchange is sealed.
+func (x *exchange) advance(to Phase) bool {
+	for {
+		now := x.phase.Load()
+		switch {
+		case now == sealed:
+			return false
+		case now >= uint32(to):
+			return true
+		case x.phase.CompareAndSwap(now, uint32(to)):
+			return true
+		}
+	}
+}
+
+// seal ends the exchange and says how far it came. After it, an exchange that had not written its headers never will.
+func (x *exchange) seal() Phase {
+	for {
+		now := x.phase.Load()
+		if now >= uint32(PhaseWroteHeaders) || x.phase.CompareAndSwap(now, sealed) {
+			return Phase(now)
+		}
+	}
+}
+
+// request is what one exchange sends.
+type request struct {
+	method string
+	url    *url.URL
+	key    string // partner key, where a header carries it
+	body   []byte
+}
+
+// fixed are header values that every request shares; nobody writes to them.
+type fixed struct {
+	json, agent []string
+	// Names of headers in canonical form, "" = none.
+	keyHeader, requestID, replay string
+
+	auth atomic.Pointer[authorization]
+}
+
+type authorization struct {
+	token string
+	value []string
+}
+
+func (f *fixed) authorization(token string) []string {
+	if a := f.auth.Load(); a != nil && a.token == token {
+		return a.value
+	}
+	a := &authorization{token: token, value: []string{"Bearer " + strings.TrimSpace(token)}}
+	f.auth.Store(a)
+	return a.value
+}
+
+// pool hands out exchanges.
+type pool struct{ free sync.Pool }
+
+func (p *pool) get() *exchange {
+	if x, ok := p.free.Get().(*exchange); ok {
+		return x
+	}
+	return newExchange()
+}
+
+// put takes an exchange back if the transport has let go of it for certain; otherwise it is garbage.
+func (p *pool) put(x *exchange) {
+	if x.err != nil || x.tooLarge || !x.wrote.Load() || x.status < 200 || cap(x.body) > 64<<10 {
+		return
+	}
+	x.phase.Store(0)
+	x.wrote.Store(false)
+	x.early.Store(false)
+	x.conn, x.reused, x.status, x.answer = nil, false, 0, nil
+	x.body, x.elapsed = x.body[:0], 0
+	x.reader.Reset(nil)
+	p.free.Put(x)
+}
+
+// do makes the exchange: one request, at most one answer, bounded by the context and the partner's timeout.
+func (p *Partner) do(ctx context.Context, x *exchange, rq request) {
+	start := p.cfg.Clock()
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	x.trace = x.hooks
+	p.fill(x, rq)
+	req := (&http.Request{
+		Method: rq.method, URL: rq.url, Host: rq.url.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: x.header,
+	}).WithContext(httptrace.WithClientTrace(ctx, &x.trace))
+	if rq.body != nil {
+		// GetBody stays nil. With it, net/http sends a POST that carries an idempotency key a second time by itself
+		// when a kept-alive connection dies after the first was written.
+		x.reader.Reset(rq.body)
+		req.Body, req.ContentLength = io.NopCloser(&x.reader), int64(len(rq.body))
+	}
+	resp, err := p.transport.RoundTrip(req)
+	if err != nil {
+		x.err = err
+	} else {
+		x.read(resp, p.limit)
+	}
+	x.elapsed = p.cfg.Clock().Sub(start)
+}
+
+func (p *Partner) fill(x *exchange, rq request) {
+	h := x.header
+	clear(h)
+	h["Accept"], h["User-Agent"] = p.fixed.json, p.fixed.agent
+	h["Authorization"] = p.fixed.authorization(p.cfg.Token())
+	if rq.body != nil {
+		h["Content-Type"] = p.fixed.json
+	}
+	if rq.key != "" && p.fixed.keyHeader != "" {
+		x.headerKey[0] = rq.key
+		h[p.fixed.keyHeader] = x.headerKey[:]
+	}
+}
+
+// read takes the whole answer, within the limit.
+func (x *exchange) read(resp *http.Response, limit int64) {
+	x.status, x.answer = resp.StatusCode, resp.Header
+	x.advance(PhaseFirstByte)
+	defer func() { _ = resp.Body.Close() }() // what matters was read; its error adds nothing
+	if resp.StatusCode < 200 {               // 101: the body is the connection itself and never ends
+		return
+	}
+	if resp.ContentLength > limit {
+		x.tooLarge = true
+		return
+	}
+	if x.body == nil {
+		x.body = make([]byte, 0, 1024)
+	}
+	for {
+		if len(x.body) == cap(x.body) {
+			x.body = append(x.body, 0)[:len(x.body)]
+		}
+		n, err := resp.Body.Read(x.body[len(x.body):cap(x.body)])
+		x.body = x.body[:len(x.body)+n]
+		switch {
+		case int64(len(x.body)) > limit:
+			x.tooLarge = true
+			return
+		case err == io.EOF:
+			x.advance(PhaseComplete)
+			return
+		case err != nil:
+			x.err = err
+			return
+		}
+	}
+}
