@@ -1,0 +1,352 @@
+package worker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// What an observation can say: the names of bankclient's verdicts, and the answers of a look-up that found nothing.
+const (
+	saysUnknown     = "unknown"
+	saysAuthorized  = "authorized"
+	saysRejected    = "rejected"
+	saysNotExecuted = "not_executed"
+	saysInFlight    = "in_flight"
+	saysKeyReused   = "key_reused"
+	saysMismatch    = "mismatch"
+	saysNotFound    = "not_found"
+	saysNoAnswer    = "no_answer"
+)
+
+// Standing is what the attempts and observations of one operation prove together. It depends on the set of them, not on
+// their order: late news never takes back what earlier news proved.
+type Standing struct {
+	Mismatch   bool
+	Authorized bool
+	TransferID string // with Authorized
+	Rejected   bool   // under the current partner key
+	Final      bool   // with Rejected: stored under the key or found by a look-up, so it speaks for every attempt
+	Code       string // with Rejected
+
+	InDoubt  bool // an attempt may have moved money and has not been cleared by (a), (b) or (c) of PROTOCOL section 5
+	Seen     bool // a look-up found the transfer, unfinished: it exists, nothing may be sent again
+	Asked    bool // a look-up was tried after the latest attempt in doubt
+	NotFound bool // and it was answered "not found"
+	Absent   bool // (d): enough spaced "not found" after the latest possible arrival
+
+	Attempts  int
+	LookUps   int
+	Replays   int       // latest sends in a row that ended Unknown with the same code
+	FirstSent time.Time // of the earliest attempt under the current key that was not proved "not executed"; zero = none
+	LastSent  time.Time // of the latest attempt; zero = never
+}
+
+// History is what Fold reads.
+type History struct {
+	PartnerKey string // the current one; "" stands for the latest attempt's
+	Attempts   []ledger.Attempt
+	Facts      []ledger.Fact
+	InDoubt    bool      // as the ledger stored it: doubt that no attempt here explains (lost in a failover) is kept
+	FirstSent  time.Time // as the ledger stored it; counts when no attempt here tells
+}
+
+// FoldRules are the bounds Fold needs.
+type FoldRules struct {
+	Profile         *bankclient.Profile
+	Lease           time.Duration // no send starts later than this after its attempt
+	NotFoundsNeeded int
+}
+
+// Fold puts all attempts and observations of an operation together, as PROTOCOL section 5 says. An attempt without an
+// observation counts as Unknown; what a later attempt proves "not executed" says nothing of an earlier one.
+func Fold(h History, rules FoldRules) Standing {
+	s := Standing{Attempts: len(h.Attempts)}
+	key := h.PartnerKey
+	if key == "" {
+		key = keyAt(h.Attempts, maxFence, "")
+	}
+	for i := range h.Facts {
+		s.read(&h.Facts[i], h.Attempts, key)
+	}
+	var doubtAt, sentBy time.Time // of the latest attempt in doubt: when committed, and when it was surely sent
+	for i := range h.Attempts {
+		a := &h.Attempts[i]
+		s.LastSent = latest(s.LastSent, a.At)
+		clear, seenAt := attemptCleared(a, h.Facts)
+		if clear {
+			continue
+		}
+		if a.PartnerKey == key && (s.FirstSent.IsZero() || a.At.Before(s.FirstSent)) {
+			s.FirstSent = a.At
+		}
+		if keyRejected(a.PartnerKey, h.Attempts, h.Facts, key) {
+			continue
+		}
+		s.InDoubt = true
+		doubtAt = latest(doubtAt, a.At)
+		if seenAt.IsZero() {
+			seenAt = a.At.Add(rules.Lease)
+		}
+		sentBy = latest(sentBy, seenAt)
+	}
+	explained := s.InDoubt
+	if h.InDoubt && !explained && !s.Final {
+		// A claim was lost in a failover. It was older than the first observation here.
+		s.InDoubt = true
+		for i := range h.Facts {
+			if by := h.Facts[i].At.Add(rules.Lease); sentBy.IsZero() || by.Before(sentBy) {
+				sentBy = by
+			}
+		}
+	}
+	if s.FirstSent.IsZero() {
+		s.FirstSent = h.FirstSent
+	}
+	if s.InDoubt {
+		s.judgeLookUps(h.Facts, doubtAt)
+		s.Absent = !sentBy.IsZero() && !s.Seen && rules.Profile.LookUpConsistent &&
+			spacedNotFounds(h.Facts, sentBy.Add(rules.Profile.LatestArrival+rules.Profile.VisibilityBound),
+				rules.Profile.VisibilityBound) >= rules.NotFoundsNeeded
+	}
+	if s.Authorized {
+		s.InDoubt = false
+	}
+	s.Replays = replays(h.Attempts, h.Facts)
+	return s
+}
+
+// read takes what one fact says by itself.
+func (s *Standing) read(f *ledger.Fact, attempts []ledger.Attempt, key string) {
+	if f.Kind == ledger.FactLookUp {
+		s.LookUps++
+	}
+	switch f.Verdict {
+	case saysMismatch:
+		s.Mismatch = true
+	case saysAuthorized:
+		s.Authorized = true
+		if s.TransferID == "" || (f.TransferID != "" && f.TransferID < s.TransferID) {
+			s.TransferID = f.TransferID
+		}
+	case saysRejected:
+		if keyAt(attempts, f.Fence, key) != key {
+			return // of an earlier epoch, whose cause was ours to cure
+		}
+		final := speaksForKey(f)
+		if !s.Rejected || (final && !s.Final) || (final == s.Final && f.Code < s.Code) {
+			s.Code = f.Code
+		}
+		s.Rejected, s.Final = true, s.Final || final
+	}
+}
+
+// judgeLookUps takes what look-ups say about the attempts in doubt, the latest of which was committed at doubtAt.
+func (s *Standing) judgeLookUps(facts []ledger.Fact, doubtAt time.Time) {
+	for i := range facts {
+		f := &facts[i]
+		if f.Kind != ledger.FactLookUp && f.Kind != ledger.FactWebhook {
+			continue
+		}
+		after := !f.At.Before(doubtAt)
+		switch f.Verdict {
+		case saysNotFound:
+			s.Asked = s.Asked || after
+			s.NotFound = s.NotFound || after
+		case saysNoAnswer:
+			s.Asked = s.Asked || after
+		case saysUnknown, saysInFlight, saysKeyReused:
+			s.Asked = s.Asked || after
+			s.Seen = true
+		}
+	}
+}
+
+// attemptCleared reports whether an attempt's own observations prove that it moved nothing, and otherwise when the first
+// of them was made: by then it had been sent.
+func attemptCleared(a *ledger.Attempt, facts []ledger.Fact) (cleared bool, seenAt time.Time) {
+	for i := range facts {
+		f := &facts[i]
+		if f.Fence != a.Fence || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) {
+			continue
+		}
+		switch f.Verdict {
+		case saysNotExecuted, saysRejected:
+			cleared = true
+		case saysUnknown, saysInFlight, saysKeyReused, saysMismatch, saysAuthorized:
+			if seenAt.IsZero() || f.At.Before(seenAt) {
+				seenAt = f.At
+			}
+		}
+	}
+	return cleared && seenAt.IsZero(), seenAt
+}
+
+// keyRejected reports whether a rejection that speaks for all attempts under this partner key is on record.
+func keyRejected(partnerKey string, attempts []ledger.Attempt, facts []ledger.Fact, current string) bool {
+	for i := range facts {
+		f := &facts[i]
+		if f.Verdict == saysRejected && speaksForKey(f) && keyAt(attempts, f.Fence, current) == partnerKey {
+			return true
+		}
+	}
+	return false
+}
+
+// speaksForKey reports whether a rejection holds for every attempt under its partner key.
+func speaksForKey(f *ledger.Fact) bool { return f.Authoritative || f.Kind == ledger.FactLookUp }
+
+const maxFence = int32(1<<31 - 1)
+
+// keyAt is the partner key in force under a fence: that of the latest attempt up to it.
+func keyAt(attempts []ledger.Attempt, fence int32, otherwise string) string {
+	best := int32(-1)
+	for i := range attempts {
+		if a := &attempts[i]; a.Fence <= fence && a.Fence > best {
+			best, otherwise = a.Fence, a.PartnerKey
+		}
+	}
+	return otherwise
+}
+
+// spacedNotFounds counts "not found" answers from a time on that lie at least a gap apart.
+func spacedNotFounds(facts []ledger.Fact, from time.Time, gap time.Duration) int {
+	var at []time.Time
+	for i := range facts {
+		if f := &facts[i]; f.Kind == ledger.FactLookUp && f.Verdict == saysNotFound && !f.At.Before(from) {
+			at = append(at, f.At)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	n := 0
+	var last time.Time
+	for _, t := range at {
+		if n == 0 || t.Sub(last) >= max(gap, time.Second) {
+			n, last = n+1, t
+		}
+	}
+	return n
+}
+
+// replays counts how many of the latest sends in a row ended Unknown with the same code.
+func replays(attempts []ledger.Attempt, facts []ledger.Fact) int {
+	n, code := 0, ""
+	for fence := maxFence; ; n++ {
+		best := int32(-1)
+		for i := range attempts {
+			if f := attempts[i].Fence; f < fence && f > best {
+				best = f
+			}
+		}
+		if best < 0 {
+			return n
+		}
+		fence = best
+		i := slices.IndexFunc(facts, func(f ledger.Fact) bool {
+			return f.Kind == ledger.FactVerdict && f.Fence == fence && f.Verdict == saysUnknown
+		})
+		if i < 0 || (n > 0 && facts[i].Code != code) {
+			return n
+		}
+		code = facts[i].Code
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// StepKind says what to do next with an operation.
+type StepKind uint8
+
+// The steps.
+const (
+	Park      StepKind = iota // a person is needed; Code says why. The zero value is the safe one
+	Send                      // one call, under a committed attempt
+	LookUp                    // ask the partner
+	WaitUntil                 // nothing before At
+	Authorize                 // the outcomes
+	Reject
+	Cancel
+)
+
+// Step is what Next decided.
+type Step struct {
+	Kind       StepKind
+	At         time.Time // with WaitUntil
+	Code       string    // with Park, Reject and Cancel
+	TransferID string    // with Authorize
+}
+
+// Situation is what Next needs besides the Standing.
+type Situation struct {
+	Profile    *bankclient.Profile
+	Now        time.Time // database clock
+	NotAfter   time.Time // zero = none
+	Unobserved int       // consecutive claims that ended without an observation
+	SameBytes  bool      // body and partner key are those of the attempts under this key, if there are any
+	SameTerms  bool      // and so are credential and endpoint
+
+	LookUpPatience   int // look-ups where the key window does not bound them
+	PoisonClaims     int
+	IdenticalReplays int
+}
+
+// Next decides by PROTOCOL section 5 what may be done. It is the only function that allows a send.
+func Next(s Standing, at Situation) Step {
+	expired := !at.NotAfter.IsZero() && !at.Now.Before(at.NotAfter)
+	switch {
+	case s.Mismatch:
+		return Step{Kind: Park, Code: "mismatch"}
+	case s.Authorized:
+		return Step{Kind: Authorize, TransferID: s.TransferID}
+	case s.Rejected && !s.InDoubt:
+		return Step{Kind: Reject, Code: s.Code}
+	case at.Unobserved >= at.PoisonClaims:
+		return Step{Kind: Park, Code: "poison"}
+	case s.InDoubt:
+		return nextInDoubt(s, at, expired)
+	case expired:
+		return Step{Kind: Cancel, Code: "expired"}
+	case !at.SameBytes:
+		return Step{Kind: Park, Code: "request_changed"}
+	}
+	return Step{Kind: Send}
+}
+
+// nextInDoubt looks up first, sends again only where the key protects it, and otherwise looks up until patience ends.
+func nextInDoubt(s Standing, at Situation, expired bool) Step {
+	p := at.Profile
+	windowEnd := s.FirstSent.Add(p.KeyWindow / 2)
+	windowOpen := p.KeyWindow > 0 && !s.FirstSent.IsZero() && at.Now.Before(windowEnd)
+	replayed := s.Replays >= at.IdenticalReplays
+	known := s.Attempts > 0 || s.Absent // without an attempt on record, whose terms would be repeated is not known
+	maySend := known && p.HonoursKeys && windowOpen && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
+		(p.SerialisesDuplicates || s.Absent)
+	asks := p.LookUp != bankclient.LookUpNone
+	switch {
+	case asks && !s.Asked:
+		return Step{Kind: LookUp}
+	case maySend && (!asks || s.NotFound):
+		if may := s.LastSent.Add(p.MinResendDelay); at.Now.Before(may) {
+			return Step{Kind: WaitUntil, At: may}
+		}
+		return Step{Kind: Send}
+	case s.Absent:
+		return Step{Kind: Park, Code: "absent_not_resendable"}
+	case replayed:
+		return Step{Kind: Park, Code: "identical_replays"}
+	case !asks:
+		return Step{Kind: Park, Code: "in_doubt_no_look_up"}
+	case windowOpen, s.LookUps < at.LookUpPatience && (p.KeyWindow == 0 || s.FirstSent.IsZero()):
+		return Step{Kind: LookUp}
+	case expired:
+		return Step{Kind: Park, Code: "expired_in_doubt"}
+	}
+	return Step{Kind: Park, Code: "in_doubt"}
+}

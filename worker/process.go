@@ -1,0 +1,276 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+// Handle works one delivery through the life of a withdrawal (PROTOCOL section 3). The caller holds a slot of the route's
+// gate and releases it when Handle returns. The delivery is settled exactly once.
+func (w *Worker) Handle(ctx context.Context, d Delivery) {
+	if !w.flight.enter() {
+		d.Retry(0)
+		return
+	}
+	defer w.flight.leave()
+
+	// 1. Decode strictly. What cannot become an operation is a dead letter.
+	origin := d.Origin()
+	order, fault := w.accept(origin, d.Payload())
+	if fault != nil {
+		w.log.Info().Str("reason", string(fault.Reason)).Str("code", fault.Code).Str("path", fault.Path).Msg("dead letter")
+		d.Dead(fault.Reason, fault.Error())
+		return
+	}
+	// 2. The slot is held. Take a rate token, so that nothing is claimed that cannot be started.
+	op := &operation{job: order, partner: w.partners[w.opts.Routes[origin.Route].Partner]}
+	if op.partner.gate.Take(ctx) != nil || w.flight.isStopping() {
+		d.Retry(0)
+		return
+	}
+	// 3, 4. Claim, and commit the attempt with it. Nothing has left yet.
+	answer, err := w.claim(ctx, op, origin, d.Payload())
+	switch {
+	case errors.Is(err, errClosed) || errors.Is(err, context.Canceled):
+		d.Retry(0)
+		return
+	case err != nil:
+		w.log.Warn().Err(err).Stringer("key", order.Key).Msg("claim not found out")
+		d.Retry(w.later(op.partner, 0))
+		return
+	case answer.Answer == ledger.Conflict:
+		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
+		return
+	case answer.Answer == ledger.NewerVersion:
+		d.Retry(w.later(op.partner, 0))
+		return
+	case answer.Answer != ledger.Claimed:
+		w.metrics.suppressed.Inc()
+		w.log.Debug().Stringer("key", order.Key).Str("state", string(answer.State)).Msg("delivery needs no call")
+		d.Done()
+		return
+	}
+	// 5 to 8. One call at most, its verdict, its record.
+	if !w.take(op, w.first(op, answer)) {
+		d.Retry(w.later(op.partner, 0))
+		return
+	}
+	// 9. Acknowledge only now.
+	d.Done()
+}
+
+// resume works one operation that the sweep claimed: the same life from line 5 on, after looking at what is on record.
+func (w *Worker) resume(ctx context.Context, p *partner, work *ledger.Work, claimedAt time.Duration) {
+	op := recall(p, work)
+	w.hold(op, work.Claim, work.Now, claimedAt)
+	if fault := w.reread(op, work); fault != nil {
+		w.take(op, Step{Kind: Park, Code: fault.Code})
+		return
+	}
+	w.prepare(op)
+	next := w.next(op)
+	if next.Kind == Send || next.Kind == LookUp {
+		_ = p.gate.Take(ctx) // ends early only when we stop, which the next step sees
+	}
+	w.take(op, next)
+}
+
+// claim asks for the operation together with its first attempt. The lease is counted from before the statement.
+func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, payload []byte) (ledger.ClaimAnswer, error) {
+	w.prepare(op)
+	claimedAt := w.clock()
+	answer, err := w.claims.Do(ctx, wish(op, origin, payload))
+	if err = errors.Join(err, answer.Err); err != nil || answer.Answer != ledger.Claimed {
+		return answer, err
+	}
+	w.hold(op, answer.Claim, answer.Now, claimedAt)
+	if answer.InDoubt { // no attempt was committed: the operation may have been sent under a claim that was lost
+		op.inDoubt, op.firstSent = true, origin.PublishedAt
+		return answer, nil
+	}
+	op.attempts = []ledger.Attempt{{Intention: intention(&op.prepared), Fence: answer.Claim.Fence, Token: answer.Claim.Token, At: answer.Now}}
+	return answer, nil
+}
+
+// first is the step after a claim by a delivery.
+func (w *Worker) first(op *operation, answer ledger.ClaimAnswer) Step {
+	switch {
+	case answer.InDoubt:
+		return w.next(op)
+	case op.unsound:
+		w.observe(op, ledger.Fact{Kind: ledger.FactVerdict, Verdict: saysNotExecuted, Code: "local_check"})
+		return w.next(op)
+	}
+	return Step{Kind: Send}
+}
+
+// take does one step with a claimed operation and records what it came to. False means that the record could not be
+// written: the claim lapses, and the next worker begins with what is on record.
+func (w *Worker) take(op *operation, step Step) bool {
+	defer w.keeper.drop(op)
+	var said bankclient.Result
+	switch step.Kind {
+	case Send:
+		if !op.attempted() {
+			refused, ours := w.commitAttempt(op)
+			if !ours {
+				return true // somebody else holds the operation
+			}
+			if refused.Code != "" {
+				return w.conclude(op, step.Kind, refused, said)
+			}
+		}
+		if w.mayNotStart(op) {
+			return w.notStarted(op)
+		}
+		said = w.send(op)
+	case LookUp:
+		if w.mayNotStart(op) {
+			return w.notStarted(op)
+		}
+		said = w.lookUp(op)
+	default:
+		return w.conclude(op, step.Kind, step, said)
+	}
+	return w.conclude(op, step.Kind, w.next(op), said)
+}
+
+// commitAttempt puts the attempt on record before any byte leaves (I2). A Step with a code says that nothing may be sent.
+func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
+	want := intention(&op.prepared)
+	result, err := w.resends.Do(w.life, ledger.Resend{Claim: op.claim, Intention: want})
+	if err = errors.Join(err, result.Err); err != nil {
+		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Msg("attempt not committed")
+		w.observe(op, ledger.Fact{Kind: ledger.FactVerdict, Verdict: saysNotExecuted, Code: "not_started"})
+		w.next(op)
+		return Step{Kind: WaitUntil, At: op.dbNow(w.clock()).Add(op.partner.schedule.retry(len(op.attempts))), Code: "not_started"}, true
+	}
+	switch result.Answer {
+	case ledger.AttemptFenced:
+		w.metrics.fenced.Inc()
+		return Step{}, false
+	case ledger.AttemptDiffers:
+		return Step{Kind: Park, Code: "request_changed"}, true
+	case ledger.AttemptCommitted:
+	default:
+		panic("an attempt was answered with neither an answer nor an error")
+	}
+	op.attempts = append(op.attempts, ledger.Attempt{Intention: want, Fence: op.claim.Fence, Token: op.claim.Token, At: op.dbNow(w.clock())})
+	return Step{}, true
+}
+
+// mayNotStart reports whether it is too late to start a call: we stop, not_after has passed, or what is left of the lease
+// would not do for a call of full length and its record.
+func (w *Worker) mayNotStart(op *operation) bool {
+	now := w.clock()
+	return w.flight.isStopping() || op.expired(op.dbNow(now)) || op.leaseLeft(now) < op.partner.timeout+w.opts.RecordMargin
+}
+
+// notStarted hands the claim back: nothing left us under it.
+func (w *Worker) notStarted(op *operation) bool {
+	fact := ledger.Fact{Kind: ledger.FactNote, Code: "not_started"}
+	if op.attempted() {
+		fact.Kind, fact.Verdict = ledger.FactVerdict, saysNotExecuted
+	}
+	w.observe(op, fact)
+	return w.conclude(op, WaitUntil, w.next(op), bankclient.Result{})
+}
+
+// send makes the one call. It runs on a context that the stop signal does not end.
+func (w *Worker) send(op *operation) bankclient.Result {
+	started := w.clock()
+	said := op.partner.bank.Send(w.life, op.prepared)
+	op.partner.gate.Report(said)
+	w.metrics.called(op.partner.id, said.Verdict, w.clock()-started)
+	fact := ledger.Fact{Kind: ledger.FactVerdict, Verdict: said.Verdict.String(), Authoritative: said.Authoritative,
+		TransferID: said.TransferID, Code: said.Code, Evidence: said.Evidence.JSON()}
+	if said.Verdict == bankclient.Rejected && said.Cause != bankclient.CauseNone && !said.Authoritative {
+		fact.Verdict = saysNotExecuted // it moved nothing, the partner keeps nothing, and it is not the customer's rejection
+	}
+	w.observe(op, fact)
+	return said
+}
+
+// lookUp asks the partner what it did.
+func (w *Worker) lookUp(op *operation) bankclient.Result {
+	finding := op.partner.bank.LookUp(w.life, op.prepared)
+	said := finding.Result
+	op.partner.gate.Report(said)
+	w.observe(op, found(op, finding))
+	return said
+}
+
+// found is a look-up's answer as an observation.
+func found(op *operation, finding bankclient.Finding) ledger.Fact {
+	said := finding.Result
+	fact := ledger.Fact{Kind: ledger.FactLookUp, Code: said.Code, Evidence: said.Evidence.JSON()}
+	switch {
+	case finding.Answer == bankclient.Found:
+		fact.Verdict, fact.TransferID = said.Verdict.String(), said.TransferID
+		fact.Authoritative = said.Verdict == bankclient.Rejected // the partner's own record of this partner key
+	case finding.Answer == bankclient.NotFound && op.sameCredential():
+		fact.Verdict = saysNotFound
+	default: // no answer, or "not found" by another credential, to which the partner may show other transfers
+		fact.Verdict = saysNoAnswer
+	}
+	return fact
+}
+
+// conclude records what a step came to and where the operation goes. Only here an outcome is decided.
+func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclient.Result) bool {
+	record := ledger.Record{Claim: op.claim, Facts: op.facts[op.known:], Code: next.Code, InDoubt: op.standing.InDoubt}
+	ours := said.Cause != bankclient.CauseNone && !op.standing.Mismatch && !op.standing.Authorized
+	switch {
+	case ours && next.Kind == Reject: // stored under the partner key for a cause of ours: that key is used up
+		record.Next, record.RaiseEpoch = ledger.StateOpen, true
+		record.DueIn = w.dueIn(op, did, Step{Kind: Send}, said)
+	case next.Kind == Authorize && next.TransferID != "":
+		record.Next, record.TransferID = ledger.StateAuthorized, next.TransferID
+	case next.Kind == Reject && !op.standing.InDoubt:
+		record.Next = ledger.StateRejected
+	case next.Kind == Cancel && !op.standing.InDoubt:
+		record.Next = ledger.StateCancelled
+	case next.Kind == Send, next.Kind == LookUp, next.Kind == WaitUntil:
+		record.Next, record.DueIn = ledger.StateOpen, w.dueIn(op, did, next, said)
+	default:
+		record.Next, record.DueIn = ledger.StateParked, op.partner.schedule.spread(w.opts.ParkedAgain, w.rand())
+	}
+	w.alarm(op, said)
+	return w.record(op, record, said)
+}
+
+// alarm pauses the partner where a person must look before anything more is sent to it.
+func (w *Worker) alarm(op *operation, said bankclient.Result) {
+	switch {
+	case said.Verdict == bankclient.Mismatch:
+		w.metrics.violations.Inc()
+		w.log.Error().Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Str("partner", op.partner.id).
+			Msg("partner's answer disagrees with what was sent")
+		w.pause(op.partner, "mismatch")
+	case said.Cause == bankclient.CauseOurFunds:
+		w.pause(op.partner, "our_funds")
+	case said.Cause == bankclient.CauseOurLimits:
+		w.pause(op.partner, "our_limits")
+	}
+}
+
+// record writes under token and fence, again and again while the ledger is away: what the partner said exists nowhere
+// else. It gives up when a second lease is over or the worker is cut.
+func (w *Worker) record(op *operation, record ledger.Record, said bankclient.Result) bool {
+	for n := 0; ; n++ {
+		result, err := w.records.Do(w.life, record)
+		if err = errors.Join(err, result.Err); err == nil {
+			w.recorded(op, record, result, said)
+			return true
+		}
+		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Msg("outcome not recorded")
+		if op.leaseLeft(w.clock()) < -w.opts.Lease || !w.wait(w.life, w.later(op.partner, n)) {
+			return false
+		}
+	}
+}
