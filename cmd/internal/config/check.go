@@ -63,6 +63,9 @@ func (k *checker) process() {
 	if c.NATS.CredsFile != "" && c.NATS.NKeyFile != "" {
 		k.say("nats.nkey_file", "and nats.creds_file exclude each other")
 	}
+	if c.NATS.OperatorCredsFile != "" && c.NATS.OperatorNKeyFile != "" {
+		k.say("nats.operator_nkey_file", "and nats.operator_creds_file exclude each other")
+	}
 	if (c.NATS.TLSCertFile == "") != (c.NATS.TLSKeyFile == "") {
 		k.say("nats.tls_key_file", "and nats.tls_cert_file belong together")
 	}

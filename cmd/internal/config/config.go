@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io"
 	"time"
 )
 
@@ -17,17 +18,21 @@ type Config struct {
 	Log      Log
 
 	origins map[string]string // path -> place, for messages
+	stdin   io.Reader
 }
 
 // NATS says how to reach the broker and what its streams shall look like.
 type NATS struct {
-	URL          URL
-	CredsFile    string
-	NKeyFile     string
+	URL       URL
+	CredsFile string
+	NKeyFile  string
+
+	OperatorCredsFile string
+	OperatorNKeyFile  string
+
 	TLSCAFile    string
 	TLSCertFile  string
 	TLSKeyFile   string
-	InboxPrefix  string
 	Replicas     int
 	MaxJobsBytes int64
 }
@@ -46,7 +51,6 @@ type Worker struct {
 	Pullers       int
 	Lease         time.Duration
 	AckWait       time.Duration
-	Heartbeat     time.Duration
 	RecordMargin  time.Duration
 	SweepEvery    time.Duration
 	ShutdownGrace time.Duration

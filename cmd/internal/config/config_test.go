@@ -71,12 +71,12 @@ func TestLoadGood(t *testing.T) {
 	}
 	p := c.Partners["northbank"]
 	got := []any{
-		c.NATS.URL.Reveal(), c.NATS.Replicas, c.Database.MaxConns, c.Worker.InFlight, c.Worker.Lease, c.Worker.Heartbeat,
+		c.NATS.URL.Reveal(), c.NATS.Replicas, c.Database.MaxConns, c.Worker.InFlight, c.Worker.Lease, c.Worker.SweepEvery,
 		p.Adapter, p.BaseURL.Reveal(), p.CredentialID, p.Timeout, p.MaxInFlight, p.RateLimit, p.LookUps,
 		c.Routes["gbp-fps"].Currencies, c.Routes["gbp-fps"].MaxAmount, c.Sources["wallet"].Keys, c.Health.Listen, c.Gateway.Listen,
 	}
 	want := []any{
-		"nats://127.0.0.1:4222", 1, 8, 700, time.Minute, 10 * time.Second,
+		"nats://127.0.0.1:4222", 1, 8, 700, time.Minute, time.Second,
 		"reference", "http://127.0.0.1:9099", "2026-11", 20 * time.Second, 512, 0, []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute},
 		[]string{"GBP"}, "250000.00", "require", "127.0.0.1:9470", "127.0.0.1:8470",
 	}
@@ -297,8 +297,8 @@ func TestReadSecret(t *testing.T) {
 	if err != nil || got.Reveal() != "tok" {
 		t.Errorf("stdin: %q, %v", got.Reveal(), err)
 	}
-	d := config.Database{URL: "postgres://app@h:5432/db", PasswordFile: write("p@ss/word\n")}
-	url, err := d.ConnectURL(nil)
+	c := &config.Config{Database: config.Database{URL: "postgres://app@h:5432/db", PasswordFile: write("p@ss/word\n")}}
+	url, err := c.ConnectURL()
 	if err != nil || url.Reveal() != "postgres://app:p%40ss%2Fword@h:5432/db" {
 		t.Errorf("connect url %q, %v", url.Reveal(), err)
 	}
@@ -309,7 +309,7 @@ func TestCheckFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.CheckFiles(nil)
+	err = c.CheckFiles()
 	if got := problems(t, err); len(got) != 2 || !strings.Contains(got[0], "partners.northbank.token_file") || !strings.Contains(got[1], "sources.wallet.token_file") {
 		t.Errorf("%q", got)
 	}

@@ -16,12 +16,23 @@ type Input struct {
 	File   string                      // YAML file; empty = PAIDONCE_CONFIG, else none
 	Lookup func(string) (string, bool) // environment; nil = none
 	Flags  map[string]string           // path -> text, of the flags that were given
+	Rules  []Rule                      // what other packages demand of the settings
+	Stdin  io.Reader                   // read when a secret file is "-"
 }
+
+// Rule gives what another package finds wrong with the settings. Path is the setting that the problem is best mended at.
+type Rule func(*Config) []Problem
 
 // Load reads the settings and checks them against each other. An error is of type Problems and lists all of them.
 func Load(in Input) (*Config, error) {
 	c, problems := read(in)
 	problems = append(problems, c.check()...)
+	for _, rule := range in.Rules {
+		for _, p := range rule(c) {
+			p.Place = c.Origin(p.Path)
+			problems = append(problems, p)
+		}
+	}
 	return c, sorted(problems).err()
 }
 
@@ -29,7 +40,7 @@ func Load(in Input) (*Config, error) {
 func read(in Input) (*Config, Problems) {
 	c := &Config{
 		Partners: map[string]*Partner{}, Routes: map[string]*Route{}, Sources: map[string]*Source{},
-		origins: map[string]string{},
+		origins: map[string]string{}, stdin: in.Stdin,
 	}
 	for _, s := range Settings() {
 		if !strings.Contains(s.Path, "<name>") {
@@ -169,7 +180,7 @@ func reason(err error) string {
 }
 
 // CheckFiles tries every secret file that is set, and lists those that cannot be used.
-func (c *Config) CheckFiles(stdin io.Reader) error {
+func (c *Config) CheckFiles() error {
 	var problems Problems
 	for _, path := range c.paths() {
 		s, name, _ := find(c, path)
@@ -183,7 +194,7 @@ func (c *Config) CheckFiles(stdin io.Reader) error {
 			}
 			continue
 		}
-		if _, err := ReadSecret(*target, stdin); err != nil {
+		if _, err := ReadSecret(*target, nil); err != nil {
 			problems = append(problems, Problem{Place: c.Origin(path), Path: path, Text: err.Error()})
 		}
 	}

@@ -143,18 +143,35 @@ func ReadSecret(path string, stdin io.Reader) (Secret, error) {
 }
 
 // ConnectURL gives the database URL with the password of password_file in it. It is for the driver only.
-func (d Database) ConnectURL(stdin io.Reader) (Secret, error) {
+func (c *Config) ConnectURL() (Secret, error) {
+	d := c.Database
+	if d.URL == "" {
+		return "", c.missing("database.url", "is missing")
+	}
 	if d.PasswordFile == "" {
 		return Secret(d.URL.Reveal()), nil
 	}
-	password, err := ReadSecret(d.PasswordFile, stdin)
+	password, err := ReadSecret(d.PasswordFile, c.stdin)
 	if err != nil {
-		return "", Problems{{Path: "database.password_file", Text: err.Error()}}
+		return "", c.missing("database.password_file", err.Error())
 	}
 	parsed, err := url.Parse(d.URL.Reveal())
 	if err != nil {
-		return "", Problems{{Path: "database.url", Text: "is not a URL"}}
+		return "", c.missing("database.url", "is not a URL")
 	}
 	parsed.User = url.UserPassword(parsed.User.Username(), password.Reveal())
 	return Secret(parsed.String()), nil
+}
+
+// PartnerToken reads the secret of a partner's credential.
+func (c *Config) PartnerToken(id string) (Secret, error) {
+	token, err := ReadSecret(c.Partners[id].TokenFile, c.stdin)
+	if err != nil {
+		return "", c.missing("partners."+id+".token_file", err.Error())
+	}
+	return token, nil
+}
+
+func (c *Config) missing(path, text string) error {
+	return Problems{{Place: c.Origin(path), Path: path, Text: text}}
 }

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+const (
+	gaugesEvery   = 5 * time.Second
+	gaugesTimeout = 5 * time.Second
+)
+
+// queueGauges are the numbers of CONTRACT section 7 that the broker knows. The worker has those of the ledger.
+type queueGauges struct {
+	js      jetstream.JetStream
+	routes  []string
+	log     zerolog.Logger
+	dead    prometheus.Gauge
+	waiting *prometheus.GaugeVec
+	atWork  *prometheus.GaugeVec
+	reached prometheus.Gauge
+}
+
+func newQueueGauges(nc *nats.Conn, routes []string, registerer prometheus.Registerer, log zerolog.Logger) (*queueGauges, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	g := &queueGauges{
+		js: js, routes: routes, log: log,
+		dead: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_dead_letters", Help: "Dead letters in the stream."}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paidonce_queue_waiting_jobs",
+			Help: "Jobs of a route that were not delivered yet."}, []string{"route"}),
+		atWork: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paidonce_queue_unacknowledged_jobs",
+			Help: "Jobs of a route that were delivered and not acknowledged."}, []string{"route"}),
+		reached: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_queue_gauges_read",
+			Help: "1 when the numbers of the broker are fresh, else 0."}),
+	}
+	for _, one := range []prometheus.Collector{g.dead, g.waiting, g.atWork, g.reached} {
+		if err := registerer.Register(one); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// Run reads until ctx ends. Numbers that cannot be read keep their last value, and paidonce_queue_gauges_read says so.
+func (g *queueGauges) Run(ctx context.Context) error {
+	tick := time.NewTicker(gaugesEvery)
+	defer tick.Stop()
+	for {
+		if err := g.read(ctx); err != nil && ctx.Err() == nil {
+			g.reached.Set(0)
+			g.log.Debug().Err(err).Msg("the broker's numbers could not be read")
+		} else {
+			g.reached.Set(1)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (g *queueGauges) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
+	defer cancel()
+	dead, err := g.js.Stream(ctx, queue.StreamDead)
+	if err != nil {
+		return err
+	}
+	g.dead.Set(float64(dead.CachedInfo().State.Msgs))
+	for _, route := range g.routes {
+		consumer, err := g.js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
+		if err != nil {
+			return err
+		}
+		info := consumer.CachedInfo()
+		g.waiting.WithLabelValues(route).Set(float64(info.NumPending))
+		g.atWork.WithLabelValues(route).Set(float64(info.NumAckPending))
+	}
+	return nil
+}

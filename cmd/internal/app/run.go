@@ -1,0 +1,229 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// part is one thing that runs until its context ends.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// parts is a worker process put together.
+type parts struct {
+	log        zerolog.Logger
+	ledger     *ledger.Ledger
+	banks      []Bank
+	consume    *nats.Conn // of the consumers
+	publish    *nats.Conn // of dead letters and events: a full consume buffer must not delay a confirmation
+	operate    *nats.Conn // of janitor, catch-all and gauges: they may do what a worker may not
+	working    []part     // end with the caller's context
+	outlasting []part     // end after them
+}
+
+// RunWorker runs consumer, sweep and event relay until ctx ends, then drains. It returns when everything has ended.
+func RunWorker(ctx context.Context, c *config.Config, log zerolog.Logger) error {
+	if err := NeedWorker(c); err != nil {
+		return err
+	}
+	p, err := assemble(ctx, c, log)
+	defer p.close()
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+// assemble makes every part and starts none. On an error, what was made must still be closed.
+func assemble(ctx context.Context, c *config.Config, log zerolog.Logger) (p *parts, err error) {
+	p = &parts{log: log}
+	if p.banks, err = Banks(c); err != nil {
+		return p, err
+	}
+	if p.ledger, err = OpenLedger(ctx, c); err != nil {
+		return p, err
+	}
+	if err := refuseSchema(ctx, p.ledger, log); err != nil {
+		return p, err
+	}
+	if p.consume, err = Connect(c, queue.RoleWorker, "", log); err != nil {
+		return p, err
+	}
+	if p.publish, err = Connect(c, queue.RoleWorker, "", log); err != nil {
+		return p, err
+	}
+	if p.operate, err = Connect(c, queue.RoleOperator, "", log); err != nil {
+		return p, err
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	w, err := worker.New(p.ledger, p.partners(), workerOptions(c, &log, metrics))
+	if err != nil {
+		return p, err
+	}
+	return p, p.plan(c, w, metrics)
+}
+
+// OpenLedger opens the ledger of the settings. It does not wait for the database.
+func OpenLedger(ctx context.Context, c *config.Config) (*ledger.Ledger, error) {
+	url, err := c.ConnectURL()
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Open(ctx, url.Reveal(), ledger.Options{Lease: c.Worker.Lease, MaxConns: int32(c.Database.MaxConns)}) //nolint:gosec // checked to be a small number
+}
+
+// refuseSchema ends a worker that can never work on this schema. A database that is away is waited for.
+func refuseSchema(ctx context.Context, l *ledger.Ledger, log zerolog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	err := l.Check(ctx)
+	if err == nil || errors.Is(err, ledger.ErrSchema) {
+		return err
+	}
+	log.Warn().Err(err).Msg("the ledger is not ready yet")
+	return nil
+}
+
+func (p *parts) partners() []worker.Partner {
+	partners := make([]worker.Partner, len(p.banks))
+	for i, b := range p.banks {
+		partners[i] = worker.Partner{Bank: b.Partner, Gate: b.Gate(), LookUps: b.Settings.LookUps}
+	}
+	return partners
+}
+
+// plan lists what runs, and for how long.
+func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Registry) error {
+	dead, err := queue.NewDeadLetters(p.publish)
+	if err != nil {
+		return err
+	}
+	checks := []Check{{"ledger", p.ledger.Check}, {"broker", p.connected}}
+	ready := NewReady(p.log, checks...)
+	p.working = []part{{"readiness", ready.Run}, {"worker", w.Run}}
+	routes := slices.Sorted(maps.Keys(c.Routes))
+	for _, route := range routes {
+		consumer, err := p.consumer(c, w, dead, ready, route)
+		if err != nil {
+			return err
+		}
+		p.working = append(p.working, part{"consumer of route " + route, consumer.Run})
+	}
+	strays, err := queue.NewStrays(p.operate, dead, queue.StraysOptions{Log: p.log})
+	if err != nil {
+		return err
+	}
+	janitor, err := queue.NewJanitor(p.operate, queue.JanitorOptions{Log: p.log})
+	if err != nil {
+		return err
+	}
+	relay, err := queue.NewRelay(p.publish, outbox{p.ledger}, queue.RelayOptions{Log: p.log})
+	if err != nil {
+		return err
+	}
+	gauges, err := newQueueGauges(p.operate, routes, metrics, p.log)
+	if err != nil {
+		return err
+	}
+	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"janitor", janitor.Run}, part{"queue gauges", gauges.Run})
+	p.outlasting = []part{{"event relay", relay.Run}}
+	if c.Health.Listen == "" {
+		return nil
+	}
+	health, err := ListenHealth(c.Health.Listen, ready, metrics)
+	if err != nil {
+		return err
+	}
+	p.log.Info().Str("address", health.Addr()).Msg("health listens")
+	p.outlasting = append(p.outlasting, part{"health", health.Run})
+	return nil
+}
+
+func (p *parts) consumer(c *config.Config, w *worker.Worker, dead *queue.DeadLetters, ready *Ready, route string) (*queue.Consumer, error) {
+	gate, ok := w.Gate(route)
+	if !ok {
+		panic("the worker was given every route of the settings, " + route + " too")
+	}
+	handle := func(ctx context.Context, d *queue.Delivery) { w.Handle(ctx, d) }
+	return queue.NewConsumer(p.consume, dead, route, intake{ready, gate}, handle, queue.ConsumerOptions{
+		Pullers: c.Worker.Pullers, AckWait: c.Worker.AckWait, Grace: c.Worker.ShutdownGrace, Log: p.log,
+	})
+}
+
+// connected says whether both connections to the broker stand.
+func (p *parts) connected(context.Context) error {
+	for _, nc := range []*nats.Conn{p.consume, p.publish} {
+		if status := nc.Status(); status != nats.CONNECTED {
+			return fmt.Errorf("connection is %s", status)
+		}
+	}
+	return nil
+}
+
+// run starts everything and waits until all of it has ended. The first part that ends stops the others.
+func (p *parts) run(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	work, working := errgroup.WithContext(working)
+	rest, lasting := errgroup.WithContext(lasting)
+	for _, one := range p.outlasting {
+		rest.Go(func() error {
+			defer stop()
+			return one.until(lasting)
+		})
+	}
+	for _, one := range p.working {
+		work.Go(func() error { return one.until(working) })
+	}
+	p.log.Info().Msg("worker started")
+	err := work.Wait()
+	end()
+	err = errors.Join(err, rest.Wait())
+	p.log.Info().Err(err).Msg("worker ended")
+	return err
+}
+
+// until runs the part. One that ends before its context is an error, whatever it says.
+func (o part) until(ctx context.Context) error {
+	err := o.run(ctx)
+	switch {
+	case ctx.Err() == nil && err == nil:
+		return fmt.Errorf("%s ended by itself", o.name)
+	case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return nil
+	}
+	return fmt.Errorf("%s: %w", o.name, err)
+}
+
+func (p *parts) close() {
+	for _, nc := range []*nats.Conn{p.consume, p.publish, p.operate} {
+		if nc != nil {
+			nc.Close()
+		}
+	}
+	if p.ledger != nil {
+		p.ledger.Close()
+	}
+	for _, b := range p.banks {
+		b.Close()
+	}
+}
