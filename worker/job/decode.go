@@ -239,7 +239,7 @@ func (r *reader) expect(kind jsontext.Kind, f field) (string, *Fault) {
 			return "", syntax(err, f)
 		}
 		return r.part(raw, 0), nil
-	case f == fieldNone:
+	case f == fieldNone && found != '}' && found != ']':
 		return "", refuse(CodeNotAnObject, "", "must be one JSON object")
 	default:
 		return "", refuseKind(found, kind, f.path())
@@ -278,10 +278,15 @@ func (r *reader) part(raw jsontext.Value, margin int) string {
 	return r.payload[end-len(raw)+margin : end-margin]
 }
 
+const syntaxDetail = "is not JSON, in this member or behind it"
+
 // refuseKind says that a value has the wrong type.
 func refuseKind(found, wanted jsontext.Kind, path string) *Fault {
-	if found == 'n' {
+	switch found {
+	case 'n':
 		return refuse(CodeNullValue, path, "null; leave the member out instead")
+	case '}', ']':
+		return refuse(CodeSyntax, path, syntaxDetail) // no value at all
 	}
 	switch wanted {
 	case '{':
@@ -301,6 +306,6 @@ func syntax(err error, f field) *Fault {
 	case errors.Is(err, io.EOF):
 		return refuse(CodeEmpty, "", "there is nothing in it")
 	default:
-		return refuse(CodeSyntax, f.path(), "is not JSON, in this member or behind it")
+		return refuse(CodeSyntax, f.path(), syntaxDetail)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/paidonce/paidonce/ledger/money"
@@ -61,7 +62,16 @@ type Origin struct {
 	TraceParent string
 }
 
+// Format is masked under every verb. Without it, fmt would print a pointer to a beneficiary inside of another struct, under
+// a verb that does not fit pointers, without asking the fields.
+func (Beneficiary) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, mask) }
+
 // Format prints what may be logged of a job, under every verb: metadata belongs to the source and may name people.
 func (j Job) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "job "+j.Key.String()+" of "+j.Source+" for "+j.Route+": "+j.Amount.String())
+}
+
+// MarshalJSON writes the same text as Format does. The payload is written by Encode, on purpose and by no accident of a log.
+func (j Job) MarshalJSON() ([]byte, error) {
+	return jsontext.AppendQuote(nil, fmt.Sprint(j))
 }
