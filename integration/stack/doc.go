@@ -1,6 +1,6 @@
 // Package stack starts the real services that paidonce stands on, privately: Postgres as an own child process in an own
-// directory, JetStream inside this process or as a child, and the simulated bank. Tests and devstack use it; nothing in
-// production does.
+// directory, JetStream inside this process or as a child, and (package bank below) the simulated bank. Tests and devstack use it;
+// nothing in production does.
 //
 // What may be relied on:
 //

@@ -2,7 +2,6 @@ package stack
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/paidonce/paidonce/bankclient/banksim"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -185,22 +182,5 @@ func TestUsualFolders_NewestFirst(t *testing.T) {
 		if got[i] != filepath.Join(root, want[i]) {
 			t.Errorf("%d: %s", i, got[i])
 		}
-	}
-}
-
-func TestBank_AnswersAndStops(t *testing.T) {
-	bank, err := StartBank(banksim.Options{Calm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.Get(bank.ControlURL + "/oracle/summary")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("status %d, %v", response.StatusCode, err)
-	}
-	if err := bank.Stop(); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,6 @@
-package stack
+// Package bank starts the simulated bank inside this process. It stands apart from stack, so that tests that need no bank do
+// not depend on it.
+package bank
 
 import (
 	"errors"
@@ -21,8 +23,8 @@ type Bank struct {
 	failed  error
 }
 
-// StartBank opens a simulated bank on two ports of its own; hostile, unless the options say otherwise.
-func StartBank(options banksim.Options) (*Bank, error) {
+// Start opens a simulated bank on two ports of its own; hostile, unless the options say otherwise.
+func Start(options banksim.Options) (*Bank, error) {
 	api, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
