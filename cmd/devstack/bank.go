@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+)
+
+// bankSettings are what the bank's process is told on its standard input.
+type bankSettings struct {
+	Seed         uint64 `json:"seed"`
+	Calm         bool   `json:"calm"`
+	Port         int    `json:"port"`
+	ControlPort  int    `json:"control_port"`
+	Token        string `json:"token"`
+	CredentialID string `json:"credential_id"`
+	DatabaseURL  string `json:"database_url"`
+}
+
+// bankAddresses are what it answers on its standard output.
+type bankAddresses struct {
+	URL        string `json:"url"`
+	ControlURL string `json:"control_url"`
+}
+
+// runBank is the bank's process. It ends when its standard input does.
+func runBank(ctx context.Context, in io.Reader, out io.Writer) error {
+	reader := bufio.NewReader(in)
+	line, err := reader.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the bank's settings: %w", err)
+	}
+	var settings bankSettings
+	if err := json.Unmarshal(line, &settings); err != nil {
+		return fmt.Errorf("read the bank's settings: %w", err)
+	}
+	pool, err := pgxpool.New(ctx, settings.DatabaseURL)
+	if err != nil {
+		return errors.New("open the ledger for the bank's check: the URL is not valid")
+	}
+	defer pool.Close()
+	bank := banksim.New(banksim.Options{
+		Seed: settings.Seed, Calm: settings.Calm, Tokens: map[string]string{settings.Token: settings.CredentialID},
+		BeforeExecute: func(partnerKey string) error { return attemptCommitted(ctx, pool, partnerKey) },
+	})
+	return serveBank(ctx, bank, settings, reader, out)
+}
+
+func serveBank(ctx context.Context, bank *banksim.Bank, settings bankSettings, in io.Reader, out io.Writer) error {
+	api, err := listen(settings.Port)
+	if err != nil {
+		return err
+	}
+	control, err := listen(settings.ControlPort)
+	if err != nil {
+		return errors.Join(err, api.Close())
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return served(bank.Serve(api)) })
+	group.Go(func() error { return served(bank.ServeControl(control)) })
+	stdinEnds := make(chan struct{})
+	go func() { // owned by the process: a read of standard input cannot be interrupted
+		_, _ = io.Copy(io.Discard, in)
+		close(stdinEnds)
+	}()
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-stdinEnds:
+		}
+		return bank.Close()
+	})
+	addresses, err := json.Marshal(bankAddresses{URL: "http://" + api.Addr().String(), ControlURL: "http://" + control.Addr().String()})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%s\n", addresses)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("say where the bank is: %w", err), bank.Close(), group.Wait())
+	}
+	return group.Wait()
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// attemptCommitted is I2, seen from the other end: when a request arrives at the bank, its attempt must be visible from a
+// connection that has nothing to do with the worker.
+func attemptCommitted(ctx context.Context, pool *pgxpool.Pool, partnerKey string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var committed bool
+	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM attempts WHERE partner_key = $1)", partnerKey).Scan(&committed)
+	if err != nil {
+		return fmt.Errorf("look for the attempt: %w", err)
+	}
+	if !committed {
+		return errors.New("a request arrived whose attempt is not committed")
+	}
+	return nil
+}
+
+// bank is the bank's process as its parent sees it.
+type bank struct {
+	bankAddresses
+	child *child
+	http  *http.Client
+}
+
+func startBank(settings bankSettings) (*bank, error) {
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return nil, fmt.Errorf("write the bank's settings: %w", err)
+	}
+	c, err := startChild(childBank, nil, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	b := &bank{child: c, http: &http.Client{Timeout: time.Minute}}
+	if _, err = fmt.Fprintf(c.stdin, "%s\n", text); err == nil {
+		var line string
+		if line, err = bufio.NewReader(c.stdout).ReadString('\n'); err == nil {
+			err = json.Unmarshal([]byte(line), &b.bankAddresses)
+		}
+	}
+	if err != nil {
+		c.stop(time.Second)
+		return nil, fmt.Errorf("start the bank: %w", err)
+	}
+	return b, nil
+}
+
+// summary is what the bank's oracle says in numbers.
+type summary struct {
+	Pending    int64 `json:"pending"`
+	Requests   int64 `json:"requests"`
+	Violations int64 `json:"violations"`
+}
+
+func (b *bank) summary(ctx context.Context) (summary, error) {
+	var s summary
+	body, err := b.get(ctx, "/oracle/summary")
+	if err != nil {
+		return s, err
+	}
+	err = json.UnmarshalRead(body, &s)
+	return s, errors.Join(err, body.Close())
+}
+
+// paid is a transfer in the bank's own book by which money left.
+type paid struct {
+	partnerKey string
+	execution
+}
+
+// book reads all transfers by which money left.
+func (b *bank) book(ctx context.Context) ([]paid, error) {
+	body, err := b.get(ctx, "/statement")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // only read from
+	var all []paid
+	for decoder := jsontext.NewDecoder(body); ; {
+		var t struct {
+			ID       string `json:"id"`
+			Key      string `json:"key"`
+			Amount   string `json:"amount"`
+			Currency string `json:"currency"`
+			Executed bool   `json:"executed"`
+		}
+		if err := json.UnmarshalDecode(decoder, &t); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the bank's book: %w", err)
+		}
+		if !t.Executed {
+			continue
+		}
+		minor, err := strconv.ParseInt(strings.Replace(t.Amount, ".", "", 1), 10, 64)
+		if err != nil {
+			minor = math.MinInt64 // no amount of ours
+		}
+		all = append(all, paid{partnerKey: t.Key, execution: execution{transferID: t.ID, amountMinor: minor, currency: t.Currency}})
+	}
+}
+
+func (b *bank) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.ControlURL+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the bank: %w", err)
+	}
+	response, err := b.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the bank: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("ask the bank for %s: status %d", path, response.StatusCode), response.Body.Close())
+	}
+	return response.Body, nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+)
+
+// errNotHeld means that the run was judged, and lost.
+var errNotHeld = errors.New("it did not hold")
+
+// exitCode says how a run ended, by the exit codes that all programs here share.
+func exitCode(err error, out io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return 0
+	case errors.Is(err, context.Canceled):
+		_, _ = fmt.Fprintln(out, "devstack: interrupted")
+		return 130
+	}
+	if !errors.Is(err, errNotHeld) { // it has been told in full
+		_, _ = fmt.Fprintln(out, "devstack:", err)
+	}
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
+}
+
+// run does everything. Data (the last line) goes to out, everything else to log.
+func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	if isChild, err := runChild(ctx, args); isChild {
+		return err
+	}
+	o, err := parseOptions(args, log)
+	if err != nil {
+		return err
+	}
+	say := newProgress(log)
+	s, err := startServices(ctx, o, say)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	say.line("ready")
+	judged, err := prove(ctx, o, s, say)
+	if err != nil {
+		return err
+	}
+	if !o.once {
+		say.line("%s", guide(s))
+		_, _ = fmt.Fprintln(out, judged)
+		return keepRunning(ctx, s)
+	}
+	_, _ = fmt.Fprintln(out, judged)
+	if !judged.held() {
+		return errNotHeld
+	}
+	return nil
+}
+
+// prove publishes, kills, waits and judges.
+func prove(ctx context.Context, o options, s *services, say *progress) (*judgement, error) {
+	w, err := openWitnesses(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	before, err := w.standing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMixture(o.jobs, o.seed, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	say.expect(len(m.messages))
+	say.line("publish %d jobs, and %d repeated, conflicting and malformed messages", o.jobs, len(m.messages)-o.jobs)
+	var all publication
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		var err error
+		all, err = publish(groupCtx, s, m, say)
+		return err
+	})
+	published := make(chan error, 1)
+	go func() { published <- group.Wait() }()
+	if err := watch(ctx, o, s, w, say, before.finished(), published); err != nil {
+		return nil, err
+	}
+	ev, err := w.collect(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	j := judge(all, ev)
+	for _, violation := range j.violations {
+		say.line("BREACH: %s", violation)
+	}
+	if len(j.unfinished) > 0 {
+		return j, tellLeftOver(ctx, w, say, len(j.unfinished))
+	}
+	return j, nil
+}
+
+func tellLeftOver(ctx context.Context, w *witnesses, say *progress, n int) error {
+	const most = 10
+	lines, err := w.leftOver(ctx, most)
+	if err != nil {
+		return err
+	}
+	say.line("%d operations are not finished:", n)
+	for _, line := range lines {
+		say.line("  %s", line)
+	}
+	return nil
+}
+
+// watch shows progress and kills the worker on the way, until nothing more happens by itself or the longest wait is over.
+func watch(ctx context.Context, o options, s *services, w *witnesses, say *progress, before int, published <-chan error) error {
+	plan := newKillPlan(o)
+	deadline := time.After(o.wait)
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	everything, quiet := false, 0
+	for {
+		select {
+		case err := <-published:
+			if err != nil {
+				return err
+			}
+			everything, published = true, nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			say.line("waited %s, and not everything is finished", o.wait)
+			return nil
+		case <-tick.C:
+		}
+		now, err := w.standing(ctx)
+		if err != nil {
+			return err
+		}
+		say.standing(now)
+		if plan.due(now.finished() - before) {
+			if err := s.worker.kill(); err != nil {
+				return err
+			}
+			say.killed()
+			continue
+		}
+		if err := s.worker.check(); err != nil {
+			return err
+		}
+		// Ledger, broker and bank are asked one after the other: only two calm answers in a row are calm.
+		if quiet++; !everything || !plan.empty() || !now.done() {
+			quiet = 0
+		}
+		if quiet >= 2 {
+			return nil
+		}
+	}
+}
+
+// killPlan is at how many finished operations the worker is killed: spread over the run, at random places.
+type killPlan struct{ at []int }
+
+func newKillPlan(o options) *killPlan {
+	random := rand.New(rand.NewPCG(o.seed, 2))
+	p := &killPlan{}
+	for i := range o.kills {
+		// Up to 85 %: behind that, operations that wait for their next look-up would often be all that is left.
+		share := 0.85 * (float64(i) + random.Float64()) / float64(o.kills)
+		p.at = append(p.at, int(share*float64(o.jobs)))
+	}
+	return p
+}
+
+func (p *killPlan) due(finished int) bool {
+	if len(p.at) == 0 || finished < p.at[0] {
+		return false
+	}
+	p.at = p.at[1:]
+	return true
+}
+
+func (p *killPlan) empty() bool { return len(p.at) == 0 }
+
+// keepRunning waits for Ctrl-C, which is how this is meant to end.
+func keepRunning(ctx context.Context, s *services) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.worker.done():
+		return s.worker.ended()
+	}
+}
+
+func guide(s *services) string {
+	return fmt.Sprintf(`it keeps running. In another terminal:
+
+  publish   go run ./cmd/paidonce enqueue --config %[1]s --help
+  look      go run ./cmd/paidonce ops list --config %[1]s
+            go run ./cmd/paidonce dead list --config %[1]s
+            curl -s %[2]s/oracle/summary            (the bank's own book)
+            curl -s http://%[3]s/metrics
+            tail -f %[4]s
+            psql '%[5]s'
+  stop      Ctrl-C
+`, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.urls.Worker)
+}

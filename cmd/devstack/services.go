@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/cmd/internal/app"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+const (
+	partnerID    = "northbank"
+	credentialID = "devstack"
+	workerGrace  = 10 * time.Second
+)
+
+// services are everything that runs, in the order in which it is started; it is stopped the other way round.
+type services struct {
+	dir       string
+	temporary bool
+	config    string
+	urls      stack.DatabaseURLs
+
+	postgres *stack.Postgres
+	nats     *stack.NATS
+	bank     *bank
+	worker   *worker
+}
+
+// startServices starts everything; on an error it stops what it has started.
+func startServices(ctx context.Context, o options, say *progress) (*services, error) {
+	s := &services{dir: o.dir}
+	if err := s.start(ctx, o, say); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *services) start(ctx context.Context, o options, say *progress) error {
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	if err := s.startPostgres(ctx, o, say); err != nil {
+		return err
+	}
+	var err error
+	say.step("nats")
+	if s.nats, err = stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Port: o.ports.nats}); err != nil {
+		return err
+	}
+	say.step("bank")
+	token := rand.Text()
+	s.bank, err = startBank(bankSettings{Seed: o.seed, Calm: o.calm, Port: o.ports.bank, ControlPort: o.ports.control,
+		Token: token, CredentialID: credentialID, DatabaseURL: s.urls.Superuser})
+	if err != nil {
+		return err
+	}
+	health := o.ports.health
+	if health == 0 {
+		if health, err = stack.FreePort(); err != nil {
+			return err
+		}
+	}
+	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(health))
+	if err := s.writeConfig(token, listen); err != nil {
+		return err
+	}
+	if err := s.provision(ctx); err != nil {
+		return err
+	}
+	say.step("worker")
+	if s.worker, err = startWorker(s.dir, s.config, listen); err != nil {
+		return err
+	}
+	return s.worker.awaitReady(ctx)
+}
+
+func (s *services) makeDir() error {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "paidonce-devstack-")
+		if err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		s.dir, s.temporary = dir, true
+	}
+	dir, err := filepath.Abs(s.dir)
+	if err != nil {
+		return fmt.Errorf("find the directory: %w", err)
+	}
+	s.dir = dir
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory: %w", err)
+	}
+	return nil
+}
+
+func (s *services) startPostgres(ctx context.Context, o options, say *progress) error {
+	binDir, err := stack.FindPostgres(o.pgBin)
+	if err != nil {
+		return err
+	}
+	say.step("postgres of " + binDir)
+	s.postgres, err = stack.StartPostgres(ctx, stack.PostgresOptions{
+		BinDir: binDir, Dir: filepath.Join(s.dir, "postgres"), Port: o.ports.postgres, Durable: true,
+	})
+	if err != nil {
+		return err
+	}
+	if s.urls, err = s.postgres.CreateDatabase(ctx, "paidonce"); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, s.urls.Superuser)
+	if err != nil {
+		return fmt.Errorf("connect to postgres: %w", err)
+	}
+	// Only for the bank's check of each request: no product statement looks for a partner key.
+	_, err = conn.Exec(ctx, "CREATE INDEX IF NOT EXISTS devstack_partner_key ON attempts (partner_key)")
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return fmt.Errorf("make the index of the bank's check: %w", err)
+	}
+	return nil
+}
+
+// writeConfig writes what a real worker would be given. Times are short, so that a killed worker's operations are taken over
+// within seconds; the rules between them are the same as in production.
+func (s *services) writeConfig(token, health string) error {
+	tokenFile, passwordFile := filepath.Join(s.dir, "bank.token"), filepath.Join(s.dir, "database.password")
+	database, err := url.Parse(s.urls.Worker)
+	if err != nil {
+		return errors.New("parse the database URL: it is not one")
+	}
+	password, _ := database.User.Password()
+	database.User = url.User(database.User.Username())
+	text := fmt.Sprintf(`nats:     { url: %q, replicas: 1 }
+database: { url: %q, password_file: %q, max_conns: 16, accept_loss: true }
+worker:   { in_flight: 128, lease: 5s, ack_wait: 4s, record_margin: 1s, sweep_every: 100ms, shutdown_grace: %s }
+partners:
+  %s:
+    adapter: reference
+    base_url: %q
+    credential_id: %s
+    token_file: %q
+    timeout: 1500ms
+    max_in_flight: 128
+    look_ups: [500ms, 1s, 1s, 2s, 2s, 2s, 3s, 3s, 5s, 5s, 5s, 10s, 10s]
+routes:
+  %s: { partner: %s, currencies: [GBP], max_amount: "250000.00" }
+sources:
+  %s: { routes: [%s] }
+health:   { listen: %q }
+`, s.nats.URL(), database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, health)
+	s.config = filepath.Join(s.dir, "paidonce.yaml")
+	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("write the worker's configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// provision makes streams and consumers: workers only bind to them.
+func (s *services) provision(ctx context.Context) error {
+	settings, err := loadConfig(s.config)
+	if err != nil {
+		return err
+	}
+	topology, err := app.Topology(settings)
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect(queue.RoleProvisioner, "")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return queue.Provision(ctx, nc, topology)
+}
+
+func (s *services) connect(role queue.Role, from string) (*nats.Conn, error) {
+	return queue.Connect(s.nats.URL(), queue.ConnectOptions{Role: role, Source: from, Log: zerolog.Nop()})
+}
+
+func (s *services) stop() error {
+	var errs []error
+	if s.worker != nil {
+		errs = append(errs, s.worker.stop())
+	}
+	if s.bank != nil {
+		s.bank.child.stop(5 * time.Second)
+	}
+	if s.nats != nil {
+		errs = append(errs, s.nats.Shutdown())
+	}
+	if s.postgres != nil {
+		errs = append(errs, s.postgres.Stop())
+	}
+	if s.temporary {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
