@@ -198,4 +198,5 @@ func only(text string, allowed func(byte) bool) bool {
 func digit(c byte) bool        { return c >= '0' && c <= '9' }
 func upper(c byte) bool        { return c >= 'A' && c <= 'Z' }
 func letter(c byte) bool       { return upper(c) || c >= 'a' && c <= 'z' }
+func ascii(c byte) bool        { return c < 0x80 }
 func upperOrDigit(c byte) bool { return upper(c) || digit(c) }
