@@ -18,6 +18,7 @@ type Role string
 // The roles.
 const (
 	RolePublisher   Role = "publisher"   // publishes jobs of one source
+	RoleGateway     Role = "gateway"     // publishes jobs of every source
 	RoleWorker      Role = "worker"      // binds consumers, publishes dead letters and events
 	RoleOperator    Role = "operator"    // reads dead letters, replays, removes what the janitor may remove
 	RoleProvisioner Role = "provisioner" // creates and updates streams and consumers
@@ -49,7 +50,7 @@ func InboxPrefix(role Role, source string) string {
 // connection for publishing and another one for consuming.
 func Connect(url string, opts ConnectOptions) (*nats.Conn, error) {
 	switch opts.Role {
-	case RolePublisher, RoleWorker, RoleOperator, RoleProvisioner:
+	case RolePublisher, RoleGateway, RoleWorker, RoleOperator, RoleProvisioner:
 	default:
 		return nil, fmt.Errorf("connect to NATS: unknown role %q", string(opts.Role))
 	}

@@ -111,14 +111,14 @@ func (c corpse) msg() *nats.Msg {
 
 // harmless is the name under which a header of a job is kept. The names that the server obeys would act on the dead letter: one
 // "Nats-Expected-Stream: WITHDRAWALS" and it could never be stored. The server, or an older one, also finds its names at the end of
-// others. And nobody but us writes our own.
+// others. A "Status" makes clients take a letter without payload for an error. And nobody but us writes our own.
 func harmless(name string) string {
 	lower := strings.ToLower(name)
 	at := strings.LastIndex(lower, "nats-")
 	switch {
 	case at >= 0:
 		return "Was-" + name[at+len("nats-"):]
-	case strings.HasPrefix(lower, "paidonce-"):
+	case strings.HasPrefix(lower, "paidonce-"), lower == "status":
 		return "Was-" + name
 	default:
 		return name

@@ -89,19 +89,21 @@ func NewTopology(opts TopologyOptions) (Topology, error) {
 // stream is a stream that never drops what it has accepted: no age, no count, and new messages are refused before old ones go.
 func stream(name, prefix string, replicas int, maxMsgSize int32, window time.Duration) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:               name,
-		Subjects:           []string{prefix + ">"},
-		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardNew,
-		Storage:            jetstream.FileStorage,
-		Replicas:           replicas,
-		MaxConsumers:       -1,
-		MaxMsgs:            -1,
-		MaxMsgsPerSubject:  -1,
-		MaxBytes:           -1,
-		MaxMsgSize:         maxMsgSize,
-		Duplicates:         window,
-		AllowDirect:        true,
+		Name:              name,
+		Subjects:          []string{prefix + ">"},
+		Retention:         jetstream.LimitsPolicy,
+		Discard:           jetstream.DiscardNew,
+		Storage:           jetstream.FileStorage,
+		Replicas:          replicas,
+		MaxConsumers:      -1,
+		MaxMsgs:           -1,
+		MaxMsgsPerSubject: -1,
+		MaxBytes:          -1,
+		MaxMsgSize:        maxMsgSize,
+		Duplicates:        window,
+		// A direct get answers with the message itself, so that a job without payload and with a header "Status" would look like an
+		// error, and from a replica that may be behind.
+		AllowDirect:        false,
 		AllowAtomicPublish: name == StreamJobs,
 	}
 }
