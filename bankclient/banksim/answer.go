@@ -3,6 +3,8 @@ package banksim
 import (
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // reply is one answer of the bank before anything happens to it on its way.
@@ -51,7 +53,7 @@ func (b *Bank) answer(w http.ResponseWriter, rp *reply) {
 		header["Content-Type"] = b.jsonType
 	}
 	if rp.retryAfter != "" {
-		header.Set("Retry-After", rp.retryAfter)
+		header.Set("Retry-After", retryAfter(rp.retryAfter))
 	}
 	if rp.location != "" {
 		header.Set("Location", rp.location)
@@ -62,4 +64,14 @@ func (b *Bank) answer(w http.ResponseWriter, rp *reply) {
 	w.WriteHeader(rp.status)
 	_, _ = w.Write(body) // the client may be gone; the bank does not mind
 	b.release(body)
+}
+
+// retryAfter turns "date+N" into a date; everything else goes out as it is, however odd.
+func retryAfter(text string) string {
+	ahead, isDate := strings.CutPrefix(text, "date+")
+	seconds, err := strconv.Atoi(ahead)
+	if !isDate || err != nil {
+		return text
+	}
+	return time.Now().Add(time.Duration(seconds) * time.Second).UTC().Format(http.TimeFormat)
 }

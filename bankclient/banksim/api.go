@@ -27,6 +27,10 @@ const (
 func (b *Bank) Handler() http.Handler { return http.HandlerFunc(b.serveHTTP) }
 
 func (b *Bank) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if !b.running.enter() {
+		panic(http.ErrAbortHandler)
+	}
+	defer b.running.leave()
 	defer served(r)
 	path := r.URL.Path
 	switch {
@@ -83,13 +87,21 @@ func readBody(r *http.Request) ([]byte, bool) {
 // lookUp answers what was made under a partner key.
 func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request, key string) {
 	number := b.oracle.arrive(b.store, key, kindLookUp, b.clock.now())
-	p := b.plan(onLookUp, key, number.nth)
+	p := b.plan(r, onLookUp, key, number.nth)
 	defer func() { b.oracle.settle(b, key, number, p) }()
-	b.exchange(w, r, p, func() *reply {
+	b.read(w, r, p, func() *reply { return b.found(key, number.nth, p) })
+}
+
+// read runs a request that changes nothing.
+func (b *Bank) read(w http.ResponseWriter, r *http.Request, p *plan, process func() *reply) {
+	b.exchange(w, r, p, func(p *plan) *reply {
 		if _, ok := b.authenticate(r); !ok {
 			return b.refusal(http.StatusUnauthorized, "unauthorized", "")
 		}
-		return b.found(key, number.nth, p)
+		if p.early != nil {
+			return b.refusal(p.early.status, p.early.code, p.retryAfter)
+		}
+		return process()
 	})
 }
 
@@ -121,13 +133,10 @@ func (b *Bank) get(w http.ResponseWriter, r *http.Request, id string) {
 		key = t.key
 	}
 	number := b.oracle.arrive(b.store, key, kindGet, b.clock.now())
-	p := b.plan(onGet, key, number.nth)
+	p := b.plan(r, onGet, key, number.nth)
 	defer func() { b.oracle.settle(b, key, number, p) }()
-	b.exchange(w, r, p, func() *reply {
+	b.read(w, r, p, func() *reply {
 		now := b.clock.now()
-		if _, ok := b.authenticate(r); !ok {
-			return b.refusal(http.StatusUnauthorized, "unauthorized", "")
-		}
 		if t == nil || p.notFound || t.visibleAt > now.UnixNano() {
 			return b.refusal(http.StatusNotFound, "not_found", "")
 		}
@@ -138,14 +147,9 @@ func (b *Bank) get(w http.ResponseWriter, r *http.Request, id string) {
 // list is the statement: all transfers by time of creation, in pages.
 func (b *Bank) list(w http.ResponseWriter, r *http.Request, query url.Values) {
 	number := b.oracle.arrive(b.store, "", kindStatement, b.clock.now())
-	p := b.plan(onStatement, "", number.nth)
+	p := b.plan(r, onStatement, "", number.nth)
 	defer func() { b.oracle.settle(b, "", number, p) }()
-	b.exchange(w, r, p, func() *reply {
-		if _, ok := b.authenticate(r); !ok {
-			return b.refusal(http.StatusUnauthorized, "unauthorized", "")
-		}
-		return b.listing(query, p)
-	})
+	b.read(w, r, p, func() *reply { return b.listing(query, p) })
 }
 
 func (b *Bank) listing(query url.Values, p *plan) *reply {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,14 +53,15 @@ type settings struct {
 
 // Bank is one simulated bank. All methods may be called at the same time.
 type Bank struct {
-	options  Options
-	clock    *clock
-	store    *store
-	oracle   oracle
-	rules    rules
-	journal  *journal
-	settings atomic.Pointer[settings]
-	jsonType []string
+	options   Options
+	clock     *clock
+	store     *store
+	oracle    oracle
+	rules     rules
+	catalogue *catalogue
+	journal   *journal
+	settings  atomic.Pointer[settings]
+	jsonType  []string
 
 	buffers  sync.Pool
 	scanners sync.Pool
@@ -69,45 +71,72 @@ type Bank struct {
 	listeners []*listener
 	guard     map[[16]byte]time.Time
 
-	background sync.WaitGroup
-	pending    atomic.Int64
-	stopping   chan struct{} // closed first: nothing new is accepted
-	closed     chan struct{} // closed second: every wait is over
-	stopOnce   sync.Once
-	closeOnce  sync.Once
+	running  tasks         // requests being answered
+	owed     tasks         // late arrivals, commits after the answer
+	stopping chan struct{} // closed first: nothing new is accepted
+	stopOnce sync.Once
+	life     context.Context // cancelled second: every wait is over
+	endLife  context.CancelFunc
+	closed   <-chan struct{} // life.Done
 }
 
 // New makes a bank that nobody can reach yet; Serve opens it.
 func New(options Options) *Bank {
-	if options.Hostility == 0 {
-		options.Hostility = 0.25
-	}
-	if options.Calm {
-		options.Hostility = 0
-	}
-	if options.MaxDelay == 0 {
-		options.MaxDelay = 3 * time.Second
-	}
-	if options.TimeScale == 0 {
-		options.TimeScale = 1
-	}
+	options = options.withDefaults()
 	idempotency := ReferenceIdempotency()
 	if options.Idempotency != nil {
 		idempotency = *options.Idempotency
 	}
 	clock := newClock(options.Now)
 	run := uint32(mix(uint64(clock.now().UnixNano())))
+	life, endLife := context.WithCancel(context.Background())
 	b := &Bank{
-		options: options, clock: clock, store: newStore(run),
-		jsonType: []string{"application/json"}, stopping: make(chan struct{}), closed: make(chan struct{}), guard: map[[16]byte]time.Time{},
+		options: options, clock: clock, store: newStore(run), catalogue: newCatalogue(),
+		jsonType: []string{"application/json"}, guard: map[[16]byte]time.Time{},
+		stopping: make(chan struct{}), life: life, endLife: endLife, closed: life.Done(),
+	}
+	hostility, err := b.catalogue.resolve(b.catalogue.defaultProfile(options))
+	if err := errors.Join(err, options.Validate()); err != nil {
+		panic("banksim: " + err.Error()) // whoever lets people choose options calls Validate first
 	}
 	b.buffers.New = func() any { return new(make([]byte, 0, 1024)) }
 	b.scanners.New = func() any { return newScanner() }
 	b.settings.Store(&settings{
 		latency: options.Latency, tokens: options.Tokens, idempotency: idempotency,
-		profile: newProfile(options),
+		profile: hostility,
 	})
 	return b
+}
+
+func (o Options) withDefaults() Options {
+	if o.Hostility == 0 {
+		o.Hostility = 0.25
+	}
+	if o.Calm {
+		o.Hostility = 0
+	}
+	if o.MaxDelay == 0 {
+		o.MaxDelay = 3 * time.Second
+	}
+	if o.TimeScale == 0 {
+		o.TimeScale = 1
+	}
+	return o
+}
+
+// Validate lists everything that is wrong with the options.
+func (o Options) Validate() error {
+	var problems []error
+	if o.Hostility < 0 || o.Hostility > 1 {
+		problems = append(problems, errors.New("hostility is not between 0 and 1"))
+	}
+	if o.MaxDelay < 0 || o.TimeScale < 0 || o.Latency < 0 {
+		problems = append(problems, errors.New("max delay, time scale and latency cannot be negative"))
+	}
+	if o.Idempotency != nil {
+		problems = append(problems, o.Idempotency.validate())
+	}
+	return errors.Join(problems...)
 }
 
 // change replaces the settings by an edited copy.
@@ -131,7 +160,11 @@ func (b *Bank) SetIdempotency(i Idempotency) error {
 }
 
 // Idempotency tells how keys are treated.
-func (b *Bank) Idempotency() Idempotency { return b.settings.Load().idempotency }
+func (b *Bank) Idempotency() Idempotency {
+	i := b.settings.Load().idempotency
+	i.IgnoredRoutes = slices.Clone(i.IgnoredRoutes) // what the caller edits is not what requests read
+	return i
+}
 
 // SetLatency changes how long the bank works on every create.
 func (b *Bank) SetLatency(d time.Duration) {
@@ -221,12 +254,18 @@ func (b *Bank) keep(server *http.Server, ln *listener) bool {
 
 // inBackground runs f as something the bank still owes: a request that arrives late, a commit after the answer.
 func (b *Bank) inBackground(f func()) {
-	b.pending.Add(1)
-	b.background.Go(func() {
-		defer b.pending.Add(-1)
+	if !b.owed.enter() {
+		return
+	}
+	go func() {
+		defer b.owed.leave()
 		f()
-	})
+	}()
 }
+
+// Quiesce waits until the bank owes nothing more: no late arrival, no commit after its answer, no refusal of dials that
+// is going to end. What waits for the bank's clock may need Advance.
+func (b *Bank) Quiesce(ctx context.Context) error { return b.owed.idle(ctx) }
 
 // Close stops at once: connections end, late arrivals never arrive. It waits for what runs.
 func (b *Bank) Close() error {
@@ -246,7 +285,9 @@ func (b *Bank) stop(ctx context.Context) error {
 	graceful := ctx.Err() == nil
 	var problems []error
 	for _, ln := range listeners {
-		ln.shut()
+		if err := ln.Close(); err != nil {
+			problems = append(problems, err)
+		}
 	}
 	for _, server := range servers {
 		if graceful {
@@ -255,13 +296,14 @@ func (b *Bank) stop(ctx context.Context) error {
 			}
 		}
 	}
-	b.closeOnce.Do(func() { close(b.closed) })
+	b.endLife()
 	for _, server := range servers {
 		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			problems = append(problems, err)
 		}
 	}
-	b.background.Wait()
+	b.running.wait()
+	b.owed.wait()
 	problems = append(problems, b.journal.close())
 	return errors.Join(problems...)
 }

@@ -47,7 +47,11 @@ func (c *clock) wait(d time.Duration, done <-chan struct{}) bool {
 	if d <= 0 {
 		return true
 	}
-	due := c.now().Add(d)
+	return c.waitUntil(c.now().Add(d), done)
+}
+
+// waitUntil is wait for a moment that was decided earlier.
+func (c *clock) waitUntil(due time.Time, done <-chan struct{}) bool {
 	for {
 		moved := c.changed()
 		left := due.Sub(c.now())

@@ -32,10 +32,10 @@ func (b *Bank) create(w http.ResponseWriter, r *http.Request, route string) {
 		key = header[0]
 	}
 	number := b.oracle.arrive(b.store, key, kindCreate, b.clock.now())
-	p := b.plan(onCreate, key, number.nth)
+	p := b.plan(r, onCreate, key, number.nth)
 	defer func() { b.oracle.settle(b, key, number, p) }()
 	if p.drop == dropAfterHeaders {
-		reset(w)
+		cutOff(w, true)
 		return
 	}
 	body, whole := readBody(r)
@@ -47,7 +47,7 @@ func (b *Bank) create(w http.ResponseWriter, r *http.Request, route string) {
 	q := &request{route: route, key: key, body: body}
 	credential, known := b.authenticate(r)
 	q.credential = credential
-	b.exchange(w, r, p, func() *reply { return b.receive(q, p, known, whole) })
+	b.exchange(w, r, p, func(p *plan) *reply { return b.receive(q, p, known, whole) })
 }
 
 // receive is steps 4 to 7 for one delivery of a request.
@@ -56,7 +56,10 @@ func (b *Bank) receive(q *request, p *plan, authenticated, whole bool) *reply {
 		return refused
 	}
 	if p.early != nil {
-		return b.refusal(p.early.status, p.early.code, p.retryAfter)
+		if !p.early.stored {
+			return b.refusal(p.early.status, p.early.code, p.retryAfter)
+		}
+		p.decline = p.early
 	}
 	begun := b.begin(q, p)
 	for begun.wait != nil {
@@ -70,11 +73,16 @@ func (b *Bank) receive(q *request, p *plan, authenticated, whole bool) *reply {
 	if !begun.fresh {
 		return begun.answer
 	}
+	due := b.clock.now()
+	if delay := b.settings.Load().latency + p.commitDelay; delay > 0 {
+		due = due.Add(delay)
+	}
 	if p.answerFirst {
-		b.inBackground(func() { b.work(q, p, begun.record) })
+		later := *p // the plan itself is reported with this request
+		b.inBackground(func() { b.work(q, &later, begun.record, due) })
 		return b.refusal(http.StatusConflict, "request_in_progress", p.retryAfter)
 	}
-	return b.work(q, p, begun.record)
+	return b.work(q, p, begun.record, due)
 }
 
 // check refuses what is no valid request of an accepted credential.
@@ -100,8 +108,8 @@ func (b *Bank) check(q *request, authenticated, whole bool) *reply {
 }
 
 // work is what the bank does between taking the key's lock and opening it.
-func (b *Bank) work(q *request, p *plan, r *record) *reply {
-	if !b.clock.wait(b.settings.Load().latency+p.commitDelay, b.closed) {
+func (b *Bank) work(q *request, p *plan, r *record, due time.Time) *reply {
+	if !b.clock.waitUntil(due, b.closed) {
 		refused := b.refusal(http.StatusServiceUnavailable, "unavailable", "")
 		b.finish(q, p, r, nil, refused)
 		return refused
@@ -114,11 +122,14 @@ func (b *Bank) work(q *request, p *plan, r *record) *reply {
 		return refused
 	}
 	made := b.commit(q, p, r)
-	b.finish(q, p, r, made, nil)
-	p.executed = made.moved
+	p.executed = p.executed || made.moved
 	if p.after != nil {
-		return b.refusal(p.after.status, p.after.code, "")
+		failed := b.refusal(p.after.status, p.after.code, "")
+		failed.stored = p.after.stored
+		b.finish(q, p, r, made, failed)
+		return failed
 	}
+	b.finish(q, p, r, made, nil)
 	return &reply{status: http.StatusCreated, transfer: made, body: made.render(b.buffer(), b.clock.now(), p.view)}
 }
 
@@ -153,7 +164,7 @@ func (b *Bank) twin(q *request, window time.Duration) bool {
 func (b *Bank) commit(q *request, p *plan, r *record) *transfer {
 	t := &transfer{
 		key: q.key, scope: q.credential, body: q.body, fields: q.fields,
-		moved: !p.createdRejected, status: p.status, code: p.statusCode,
+		moved: !p.createdRejected, status: p.status, code: p.code,
 	}
 	if t.status == "" {
 		t.status = "accepted"

@@ -86,7 +86,7 @@ type record struct {
 	leaked   bool          // the lock of a request that is long gone
 	transfer *transfer     // what it created, or nil
 	first    string        // the state of the first answer, for cached replays
-	status   int           // stored refusal, when there is no transfer
+	status   int           // stored refusal or error; 0 when the transfer is the answer
 	code     string
 }
 
@@ -168,7 +168,7 @@ func (b *Bank) judge(q *request, p *plan, known *record, now time.Time) beginnin
 		}
 		return beginning{answer: b.refusal(statusOf(idem.InFlight), "request_in_progress", p.retryAfter)}
 	}
-	if known.transfer == nil {
+	if known.transfer == nil || known.status != 0 {
 		answer := b.refusal(known.status, known.code, "")
 		answer.replayed = true
 		return beginning{answer: answer}
@@ -226,7 +226,8 @@ func (b *Bank) finish(q *request, p *plan, r *record, made *transfer, refused *r
 		if made != nil {
 			r.transfer = made
 			r.first, _ = made.stateAt(b.clock.now())
-		} else if refused != nil {
+		}
+		if refused != nil && refused.stored {
 			r.status, r.code = refused.status, refused.code
 		}
 		close(r.done)

@@ -52,12 +52,12 @@ func (t *transfer) export(now time.Time) Transfer {
 }
 
 // export copies an account; the caller holds its lock.
-func (a *account) export(now time.Time) History {
+func (a *account) export(c *catalogue, now time.Time) History {
 	h := History{Key: a.key, Requests: make([]Request, 0, len(a.requests)), Transfers: []Transfer{}}
 	for _, e := range a.requests {
 		h.Requests = append(h.Requests, Request{
 			At: time.Unix(0, e.at).UTC(), Kind: e.kind.String(), Status: int(e.status),
-			Faults: faultNames(e.faults), Executed: e.executed,
+			Faults: c.names(e.faults), Executed: e.executed,
 		})
 	}
 	for _, t := range a.transfers {
@@ -73,12 +73,12 @@ func (a *account) export(now time.Time) History {
 func (b *Bank) History(keyOrEndToEnd string) (History, bool) {
 	now := b.clock.now()
 	var h History
-	if b.store.look(keyOrEndToEnd, func(a *account) { h = a.export(now) }) {
+	if b.store.look(keyOrEndToEnd, func(a *account) { h = a.export(b.catalogue, now) }) {
 		return h, true
 	}
 	for _, t := range b.store.page(0) {
 		if t != nil && unquoted(t.endToEnd.in(t.body)) == keyOrEndToEnd {
-			return h, b.store.look(t.key, func(a *account) { h = a.export(now) })
+			return h, b.store.look(t.key, func(a *account) { h = a.export(b.catalogue, now) })
 		}
 	}
 	return h, false
@@ -97,7 +97,7 @@ func (b *Bank) Histories(visit func(History) bool) {
 		sh.mu.Unlock()
 		for _, key := range keys {
 			var h History
-			if b.store.look(key, func(a *account) { h = a.export(now) }) && !visit(h) {
+			if b.store.look(key, func(a *account) { h = a.export(b.catalogue, now) }) && !visit(h) {
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func (b *Bank) Summary() Summary {
 	s := Summary{
 		Requests: o.requests.Load(), Creates: o.creates.Load(), LookUps: o.lookUps.Load(), Executions: o.executions.Load(),
 		KeysExecuted: o.executedKeys.Load(), KeysTwice: o.twiceKeys.Load(),
-		Violations: o.violationCount.Load(), Pending: b.pending.Load(),
+		Violations: o.violationCount.Load(), Pending: b.owed.number(),
 	}
 	for i := range b.store.shards {
 		sh := &b.store.shards[i]

@@ -139,8 +139,11 @@ func (s *store) add(t *transfer, now func() time.Time) {
 // restore puts a remembered transfer back with the id that it had.
 func (s *store) restore(t *transfer) {
 	s.mu.Lock()
-	s.all = append(s.all, t)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	for len(s.all) <= int(t.seq) { // lines of one moment may be out of order, or the last ones lost
+		s.all = append(s.all, nil)
+	}
+	s.all[t.seq] = t
 }
 
 func (s *store) byID(id string) *transfer {
@@ -154,7 +157,7 @@ func (s *store) byID(id string) *transfer {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	seq := uint32(word)
-	if int(seq) >= len(s.all) || s.all[seq].run != uint32(word>>32) {
+	if int(seq) >= len(s.all) || s.all[seq] == nil || s.all[seq].run != uint32(word>>32) {
 		return nil
 	}
 	return s.all[seq]

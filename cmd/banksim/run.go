@@ -26,6 +26,7 @@ const (
 
 type flags struct {
 	listen, control string
+	state           string
 	options         banksim.Options
 }
 
@@ -41,6 +42,7 @@ func parse(args []string, out io.Writer) (flags, error) {
 	set.DurationVar(&f.options.Latency, "latency", 0, "how long the bank works on every create")
 	set.DurationVar(&f.options.MaxDelay, "max-delay", 3*time.Second, "bound of every delay of the random hostility")
 	set.Float64Var(&f.options.TimeScale, "time-scale", 1, "factor of every delay of the random hostility")
+	set.StringVar(&f.state, "state", "", "append-only file from which a restarted simulator remembers (default none)")
 	set.Usage = func() {
 		_, _ = fmt.Fprintf(out, "banksim is a simulated, hostile bank for tests. NEVER FOR PRODUCTION.\n\nUsage:\n  banksim [flags]\n\nExample:\n  banksim --seed 7 --hostility 0.5\n\nFlags:\n%s", set.FlagUsages())
 	}
@@ -50,7 +52,7 @@ func parse(args []string, out io.Writer) (flags, error) {
 	if set.NArg() > 0 {
 		return f, errors.New("banksim takes no arguments")
 	}
-	return f, nil
+	return f, f.options.Validate()
 }
 
 func run(ctx context.Context, args []string, out io.Writer) int {
@@ -70,15 +72,20 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 }
 
 func serve(ctx context.Context, f flags, out io.Writer) error {
+	bank := banksim.New(f.options)
+	if f.state != "" {
+		if err := bank.Remember(f.state); err != nil {
+			return err
+		}
+	}
 	api, err := net.Listen("tcp", f.listen)
 	if err != nil {
-		return err
+		return errors.Join(err, bank.Close())
 	}
 	control, err := net.Listen("tcp", f.control)
 	if err != nil {
-		return errors.Join(err, api.Close())
+		return errors.Join(err, api.Close(), bank.Close())
 	}
-	bank := banksim.New(f.options)
 	banner(out, f, api.Addr(), control.Addr())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return served(bank.Serve(api)) })
