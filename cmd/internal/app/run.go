@@ -32,7 +32,7 @@ type parts struct {
 	banks      []Bank
 	consume    *nats.Conn // of the consumers
 	publish    *nats.Conn // of dead letters and events: a full consume buffer must not delay a confirmation
-	operate    *nats.Conn // of janitor, catch-all and gauges: they may do what a worker may not
+	operate    *nats.Conn // of the janitor, who may do what a worker may not; nil = no janitor here
 	working    []part     // end with the caller's context
 	outlasting []part     // end after them
 }
@@ -68,7 +68,7 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger) (p *par
 	if p.publish, err = Connect(c, queue.RoleWorker, "", log); err != nil {
 		return p, err
 	}
-	if p.operate, err = Connect(c, queue.RoleOperator, "", log); err != nil {
+	if p.operate, err = connectOperator(c, log); err != nil {
 		return p, err
 	}
 	metrics := prometheus.NewRegistry()
@@ -78,6 +78,16 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger) (p *par
 		return p, err
 	}
 	return p, p.plan(c, w, metrics)
+}
+
+// connectOperator gives a connection for the janitor: with the operator's own credentials, or on a broker without any.
+func connectOperator(c *config.Config, log zerolog.Logger) (*nats.Conn, error) {
+	n := c.NATS
+	if n.OperatorCredsFile+n.OperatorNKeyFile == "" && n.CredsFile+n.NKeyFile+n.TLSCertFile != "" {
+		log.Info().Msg("no janitor in this process: the operator's credentials are not set")
+		return nil, nil
+	}
+	return Connect(c, queue.RoleOperator, "", log)
 }
 
 // OpenLedger opens the ledger of the settings. It does not wait for the database.
@@ -126,11 +136,7 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 		}
 		p.working = append(p.working, part{"consumer of route " + route, consumer.Run})
 	}
-	strays, err := queue.NewStrays(p.operate, dead, queue.StraysOptions{Log: p.log})
-	if err != nil {
-		return err
-	}
-	janitor, err := queue.NewJanitor(p.operate, queue.JanitorOptions{Log: p.log})
+	strays, err := queue.NewStrays(p.publish, dead, queue.StraysOptions{Log: p.log})
 	if err != nil {
 		return err
 	}
@@ -138,12 +144,19 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	gauges, err := newQueueGauges(p.operate, routes, metrics, p.log)
+	gauges, err := newQueueGauges(p.publish, routes, metrics, p.log)
 	if err != nil {
 		return err
 	}
-	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"janitor", janitor.Run}, part{"queue gauges", gauges.Run})
+	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run})
 	p.outlasting = []part{{"event relay", relay.Run}}
+	if p.operate != nil {
+		janitor, err := queue.NewJanitor(p.operate, queue.JanitorOptions{Log: p.log})
+		if err != nil {
+			return err
+		}
+		p.working = append(p.working, part{"janitor", janitor.Run})
+	}
 	if c.Health.Listen == "" {
 		return nil
 	}

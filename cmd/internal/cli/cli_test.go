@@ -13,6 +13,8 @@ import (
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 func TestCodeOf(t *testing.T) {
@@ -26,6 +28,12 @@ func TestCodeOf(t *testing.T) {
 		{"problems of the configuration", fmt.Errorf("load: %w", config.Problems{{Text: "x"}}), 2},
 		{"explicit and wrapped", fmt.Errorf("show: %w", cli.Exit(cli.NotFound, errors.New("x"))), 3},
 		{"explicit wins over its cause", cli.Exit(cli.Conflict, context.Canceled), 5},
+		{"unknown schema", fmt.Errorf("%w: at 9", ledger.ErrSchema), 2},
+		{"nothing provisioned", fmt.Errorf("stream X: %w", queue.ErrNotProvisioned), 2},
+		{"unfit consumer", fmt.Errorf("consume: %w", &queue.UnfitError{}), 2},
+		{"no operation", fmt.Errorf("explain: %w", ledger.ErrNotFound), 3},
+		{"no dead letter", fmt.Errorf("show: %w", queue.ErrNoDeadLetter), 3},
+		{"moved database", fmt.Errorf("%w: x", ledger.ErrMoved), 8},
 		{"interrupted", fmt.Errorf("wait: %w", context.Canceled), 130},
 		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), 75},
 		{"no broker", fmt.Errorf("connect: %w", nats.ErrNoServers), 75},

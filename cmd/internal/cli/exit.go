@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // Code is a process exit code.
@@ -76,13 +78,18 @@ func Exit(code Code, err error) error {
 func CodeOf(err error) Code {
 	var explicit *ExitError
 	var problems config.Problems
+	var unfit *queue.UnfitError
 	switch {
 	case err == nil:
 		return OK
 	case errors.As(err, &explicit):
 		return explicit.Code
-	case errors.As(err, &problems):
+	case errors.As(err, &problems), errors.As(err, &unfit), errors.Is(err, ledger.ErrSchema), errors.Is(err, queue.ErrNotProvisioned):
 		return Usage
+	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, queue.ErrNoDeadLetter):
+		return NotFound
+	case errors.Is(err, ledger.ErrMoved):
+		return Ambiguous
 	case errors.Is(err, context.Canceled):
 		return Interrupted
 	case away(err):

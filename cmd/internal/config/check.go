@@ -61,10 +61,10 @@ func (k *checker) process() {
 		k.say("nats.max_jobs_bytes", "must be at least 1048576")
 	}
 	if c.NATS.CredsFile != "" && c.NATS.NKeyFile != "" {
-		k.say("nats.nkey_file", "and nats.creds_file exclude each other")
+		k.say("nats.nkey_seed_file", "and nats.creds_file exclude each other")
 	}
 	if c.NATS.OperatorCredsFile != "" && c.NATS.OperatorNKeyFile != "" {
-		k.say("nats.operator_nkey_file", "and nats.operator_creds_file exclude each other")
+		k.say("nats.operator_nkey_seed_file", "and nats.operator_creds_file exclude each other")
 	}
 	if (c.NATS.TLSCertFile == "") != (c.NATS.TLSKeyFile == "") {
 		k.say("nats.tls_key_file", "and nats.tls_cert_file belong together")

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// change is who wants a change, and why.
+type change struct{ reason, by string }
+
+func (s *session) changeFlags(command *cobra.Command) *change {
+	c := &change{}
+	command.Flags().StringVar(&c.reason, "reason", "", "why (needed)")
+	command.Flags().StringVar(&c.by, "by", "", "who (default: the user of this session)")
+	return c
+}
+
+// complete fills in the user, and refuses a change without a reason.
+func (s *session) complete(c *change) error {
+	if c.reason == "" {
+		return cli.Exit(cli.Usage, errors.New("a change needs --reason"))
+	}
+	for _, name := range []string{"SUDO_USER", "USER", "LOGNAME"} {
+		if text, _ := s.lookup(name); c.by == "" {
+			c.by = text
+		}
+	}
+	if c.by == "" {
+		return cli.Exit(cli.Usage, errors.New("nobody is known to make this change: say who with --by"))
+	}
+	return nil
+}
+
+type pauseRow struct {
+	Scope   string `json:"scope"`
+	Name    string `json:"name,omitempty"`
+	Reason  string `json:"reason"`
+	By      string `json:"by"`
+	At      string `json:"at,omitempty"`
+	Changed string `json:"changed,omitempty"`
+}
+
+func (s *session) printPauses(rows ...pauseRow) error {
+	return cli.List(s.printer(), cli.Table[pauseRow]{
+		Columns: []string{"scope", "name", "reason", "by", "at", "changed"},
+		Cells:   func(r pauseRow) []string { return []string{r.Scope, r.Name, r.Reason, r.By, r.At, r.Changed} },
+		Rows:    rows,
+	})
+}
+
+func (s *session) pause() *cobra.Command {
+	var c *change
+	command := &cobra.Command{
+		Use:   "pause [all | partner NAME | route NAME | source NAME]",
+		Short: "Stop starting operations at once, everywhere; without arguments: list what is paused",
+		Long: "Stops claims within a scope, in every worker at once. Calls in flight end and are recorded; look-ups go on. What is paused\n" +
+			"stays paused until it is resumed.",
+		Example: "  paidonce pause\n  paidonce pause partner northbank --reason 'maintenance until 14:00'\n  paidonce pause all --reason 'incident 812'",
+		Args:    pauseArgs(true),
+		RunE: s.do(func(ctx context.Context, args []string) error {
+			if len(args) == 0 {
+				return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.listPauses(ctx, l) })
+			}
+			return s.changePause(ctx, args, c, "paused", (*ledger.Ledger).Pause)
+		}),
+	}
+	c = s.changeFlags(command)
+	return command
+}
+
+func (s *session) resume() *cobra.Command {
+	var c *change
+	command := &cobra.Command{
+		Use:     "resume all | partner NAME | route NAME | source NAME",
+		Short:   "End a pause",
+		Example: "  paidonce resume partner northbank --reason 'maintenance is over'",
+		Args:    pauseArgs(false),
+		RunE: s.do(func(ctx context.Context, args []string) error {
+			return s.changePause(ctx, args, c, "resumed", (*ledger.Ledger).Resume)
+		}),
+	}
+	c = s.changeFlags(command)
+	return command
+}
+
+func pauseArgs(none bool) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 && none, len(args) == 1 && args[0] == "all":
+			return nil
+		case len(args) == 2 && (args[0] == "partner" || args[0] == "route" || args[0] == "source"):
+			return nil
+		}
+		return errors.New("takes: all, partner NAME, route NAME or source NAME")
+	}
+}
+
+func (s *session) listPauses(ctx context.Context, l *ledger.Ledger) error {
+	pauses, err := l.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	var rows []pauseRow
+	for _, p := range pauses {
+		rows = append(rows, pauseRow{Scope: string(p.Scope), Name: p.Name, Reason: p.Reason, By: p.By, At: cli.Time(p.At)})
+	}
+	return s.printPauses(rows...)
+}
+
+func (s *session) changePause(ctx context.Context, args []string, c *change, done string,
+	act func(*ledger.Ledger, context.Context, ledger.Scope, string, string, string) error,
+) error {
+	if err := s.complete(c); err != nil {
+		return err
+	}
+	scope, name := ledger.Scope(args[0]), ""
+	if len(args) == 2 {
+		name = args[1]
+	}
+	return s.withLedger(ctx, func(settings *config.Config, l *ledger.Ledger) error {
+		if !knownName(settings, scope, name) {
+			return cli.Exit(cli.NotFound, fmt.Errorf("%s %q is not configured", scope, name))
+		}
+		if err := act(l, ctx, scope, name, c.reason, c.by); err != nil {
+			return err
+		}
+		return s.printPauses(pauseRow{Scope: string(scope), Name: name, Reason: c.reason, By: c.by, Changed: done})
+	})
+}
+
+// knownName refuses a pause of what a slip of the keyboard has made up. Without a configuration it cannot.
+func knownName(c *config.Config, scope ledger.Scope, name string) bool {
+	switch scope {
+	case ledger.ScopePartner:
+		return len(c.Partners) == 0 || c.Partners[name] != nil
+	case ledger.ScopeRoute:
+		return len(c.Routes) == 0 || c.Routes[name] != nil
+	case ledger.ScopeSource:
+		return len(c.Sources) == 0 || c.Sources[name] != nil
+	}
+	return true
+}
+
+type recoveryRow struct {
+	FromSystem   string `json:"from_system"`
+	FromTimeline int32  `json:"from_timeline"`
+	ToSystem     string `json:"to_system"`
+	ToTimeline   int32  `json:"to_timeline"`
+	PutInDoubt   int64  `json:"put_in_doubt"`
+	DoubtBefore  string `json:"doubt_before,omitempty"`
+	DryRun       bool   `json:"dry_run"`
+}
+
+func (s *session) recover() *cobra.Command {
+	var c *change
+	var dryRun, force bool
+	command := &cobra.Command{
+		Use:   "recover",
+		Short: "Accept another database server or timeline after a failover or restore",
+		Long: "After a failover or a restore, claims that were committed may be missing, and would look as if they never were. Recover puts\n" +
+			"every unfinished operation in doubt, so that the partner is asked before anything is sent, and then lets claims go on.\n" +
+			"Needs the owner's role in the database. Does nothing while the ledger is where it remembers to be, unless forced.",
+		Example: "  paidonce recover --dry-run\n  paidonce recover --reason 'failover to db2'",
+		Args:    noArgs,
+		RunE: s.do(func(ctx context.Context, _ []string) error {
+			if !dryRun {
+				if err := s.complete(c); err != nil {
+					return err
+				}
+			}
+			return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.recoverLedger(ctx, l, c, dryRun, force) })
+		}),
+	}
+	c = s.changeFlags(command)
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "show where the ledger remembers to be and where it is, and change nothing")
+	command.Flags().BoolVar(&force, "force", false, "also when server and timeline are unchanged, as after a restore in place")
+	return command
+}
+
+func (s *session) recoverLedger(ctx context.Context, l *ledger.Ledger, c *change, dryRun, force bool) error {
+	id, err := l.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	row := recoveryRow{FromSystem: id.System, FromTimeline: id.Timeline, ToSystem: id.FoundSystem, ToTimeline: id.FoundTimeline, DryRun: dryRun}
+	switch {
+	case !id.Moved() && !force:
+		s.say("the ledger is where it remembers to be: nothing to recover")
+	case !dryRun:
+		done, err := l.Recover(ctx, c.reason, c.by)
+		if err != nil {
+			return err
+		}
+		row.PutInDoubt, row.DoubtBefore = done.PutInDoubt, cli.Time(done.Before)
+	}
+	return cli.One(s.printer(), cli.Table[recoveryRow]{
+		Columns: []string{"from_system", "from_timeline", "to_system", "to_timeline", "put_in_doubt", "doubt_before", "dry_run"},
+		Cells: func(r recoveryRow) []string {
+			return []string{r.FromSystem, fmt.Sprint(r.FromTimeline), r.ToSystem, fmt.Sprint(r.ToTimeline), fmt.Sprint(r.PutInDoubt), r.DoubtBefore, fmt.Sprint(r.DryRun)}
+		},
+		Rows: []recoveryRow{row},
+	})
+}
