@@ -70,6 +70,10 @@ func Open(ctx context.Context, url string, opt Options) (*Ledger, error) {
 		// The error of pgx quotes the URL, which may carry a password.
 		return nil, errors.New("parse database url: not a valid Postgres URL (expected postgres://user@host:5432/database)")
 	}
+	return openPool(ctx, cfg, opt)
+}
+
+func openPool(ctx context.Context, cfg *pgxpool.Config, opt Options) (*Ledger, error) {
 	cfg.MaxConns = opt.MaxConns
 	// Described once per connection, never prepared under a name: nothing on the server outlives a transaction.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

@@ -25,9 +25,9 @@ $$;
 CREATE FUNCTION settlement_transition_allowed(before settlement_state, after settlement_state) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT before IS NOT DISTINCT FROM after
-      OR (before IS NULL AND after = 'pending')
-      OR (before = 'pending' AND after IN ('settled', 'failed'))
-      OR (before IN ('settled', 'failed') AND after = 'returned')
+      OR (after IS NOT NULL AND CASE WHEN before IS NULL THEN after = 'pending'
+                                     WHEN before = 'pending' THEN after IN ('settled', 'failed')
+                                     ELSE before IN ('settled', 'failed') AND after = 'returned' END)
 $$;
 -- +goose StatementEnd
 
@@ -97,6 +97,7 @@ WHEN (NOT operation_transition_allowed(OLD.state, NEW.state)
    OR OLD.debtor_account <> NEW.debtor_account OR OLD.created_at <> NEW.created_at
    OR (OLD.outcome_at IS NOT NULL AND (OLD.outcome_at IS DISTINCT FROM NEW.outcome_at OR OLD.transfer_id IS DISTINCT FROM NEW.transfer_id
        OR OLD.partner IS DISTINCT FROM NEW.partner OR OLD.partner_key IS DISTINCT FROM NEW.partner_key))
+   OR (OLD.state IN ('rejected', 'cancelled') AND OLD.code IS DISTINCT FROM NEW.code)
    OR (OLD.contradicted_at IS NOT NULL AND OLD.contradicted_at IS DISTINCT FROM NEW.contradicted_at)
    OR (OLD.partner IS NOT NULL AND OLD.partner IS DISTINCT FROM NEW.partner))
 EXECUTE FUNCTION refuse_operation_change();
@@ -176,7 +177,7 @@ CREATE TABLE entries (
     at           timestamptz NOT NULL DEFAULT now(),
     amount_minor bigint NOT NULL CHECK (amount_minor <> 0),
     currency     text NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
-    account      text NOT NULL,
+    account      text COLLATE "C" NOT NULL, -- an index on collated text breaks silently when the server's libraries change
     PRIMARY KEY (operation_id, event, account) -- I6
 );
 -- I6: all entries of one event come in one statement and sum to zero. Checked once per statement, over its own rows.
@@ -203,8 +204,8 @@ CREATE TABLE outbox (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
 CREATE TABLE pauses (
-    scope  text NOT NULL CHECK (scope IN ('all', 'partner', 'route', 'source')),
-    name   text NOT NULL,
+    scope  text COLLATE "C" NOT NULL CHECK (scope IN ('all', 'partner', 'route', 'source')),
+    name   text COLLATE "C" NOT NULL,
     reason text NOT NULL CHECK (reason <> ''),
     by     text NOT NULL CHECK (by <> ''),
     at     timestamptz NOT NULL DEFAULT now(),
@@ -243,7 +244,7 @@ CREATE TABLE recoveries (
 
 -- One holder at a time for what must not run twice side by side (the relay, for the order of events). By the database clock.
 CREATE TABLE leases (
-    name   text PRIMARY KEY,
+    name   text COLLATE "C" PRIMARY KEY,
     holder uuid NOT NULL,
     until  timestamptz NOT NULL
 );

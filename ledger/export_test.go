@@ -1,0 +1,20 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// OpenAltered is Open with a pool that a test may alter.
+func OpenAltered(ctx context.Context, url string, opt Options, alter func(*pgxpool.Config)) (*Ledger, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	alter(cfg)
+	return openPool(ctx, cfg, opt.withDefaults())
+}
+
+// Pool is the ledger's own, for tests that look at what it holds.
+func (l *Ledger) Pool() *pgxpool.Pool { return l.pool }
