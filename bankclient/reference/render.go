@@ -2,6 +2,7 @@ package reference
 
 import (
 	"errors"
+	"math"
 
 	"github.com/go-json-experiment/json"
 
@@ -75,7 +76,7 @@ func digits(amount string) int64 {
 		switch c := amount[i]; {
 		case c == '.' && i > 0 && i < len(amount)-1 && points == 0:
 			points++
-		case c >= '0' && c <= '9' && n <= (1<<63-1-9)/10:
+		case c >= '0' && c <= '9' && n <= (math.MaxInt64-int64(c-'0'))/10:
 			n = n*10 + int64(c-'0')
 		default:
 			return -1
