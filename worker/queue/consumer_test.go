@@ -94,6 +94,7 @@ func TestE2_NoJobIsTakenWithoutASlot(t *testing.T) {
 func TestConsumer_ClosedIntakePullsNothing(t *testing.T) {
 	r := newRig(t, TopologyOptions{})
 	r.enqueue(5)
+	eventually(t, "five jobs undelivered", func() bool { a, _ := r.pending(); return a == 5 })
 	r.run(closed{}, func(context.Context, *Delivery) { t.Error("a job was taken") }, ConsumerOptions{})
 	stays(t, "five jobs undelivered", 500*time.Millisecond, func() bool { a, b := r.pending(); return a == 5 && b == 0 })
 }

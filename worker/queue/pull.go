@@ -132,7 +132,9 @@ func (p *puller) adapt(slots, received int, first time.Time) {
 	switch {
 	case received == slots && time.Since(first) < atOnce:
 		p.size = min(2*p.size, maxPull)
-	case received < slots/2 || received == 0:
+	case received == 0:
+		p.size = 1
+	case received < slots/2:
 		p.size = max(p.size/2, 1)
 	}
 }

@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+func newStrays(t *testing.T, r *rig) *Strays {
+	t.Helper()
+	s, err := NewStrays(r.sub, r.dead, StraysOptions{Every: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var strayCases = []string{
+	"withdrawals.jobs.unknown.wallet",
+	"withdrawals.jobs.gbp-fps",
+	"withdrawals.jobs.gbp-fps.wallet.extra",
+	"withdrawals.jobs.GBP.wallet",
+}
+
+func TestE14_WrongSubjectsBecomeDeadLettersOnce(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	r.enqueue(3)
+	for range 2 {
+		for _, subject := range strayCases {
+			r.rawPublish(subject, nats.Header{"Status": {"404"}}, nil)
+		}
+	}
+	s := newStrays(t, r)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	eventually(t, "eight dead letters", func() bool { return len(r.deadLetters()) == 8 })
+	r.rawPublish(strayCases[0], nil, []byte("late"))
+	eventually(t, "the ninth", func() bool { return len(r.deadLetters()) == 9 })
+	stays(t, "nine", 300*time.Millisecond, func() bool { return len(r.deadLetters()) == 9 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]int)
+	for _, l := range r.deadLetters() {
+		if l.Reason != "unknown_route" {
+			t.Errorf("reason %s", l.Reason)
+		}
+		seen[l.Route+"|"+l.Source]++
+	}
+	want := map[string]int{"unknown|wallet": 3, "gbp-fps|": 2, "gbp-fps|wallet.extra": 2, "GBP|wallet": 2}
+	if !maps.Equal(seen, want) {
+		t.Errorf("letters of %v, want %v", seen, want)
+	}
+	if n := r.stored(); n != 3+9 {
+		t.Errorf("%d jobs stored, want all 12", n)
+	}
+}
+
+// A source that is no name still has a consumer: its jobs are for the handler.
+func TestE14_WrongSourceIsTheConsumers(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	r.rawPublish("withdrawals.jobs.gbp-fps.WALLET", nil, nil)
+	if n, err := newStrays(t, r).Pass(ctxOf(t)); n != 0 || err != nil {
+		t.Errorf("pass: %d, %v", n, err)
+	}
+	origins := make(chan job.Origin, 1)
+	r.run(newSlots(1), func(_ context.Context, d *Delivery) { origins <- d.Origin(); d.Done() }, ConsumerOptions{AckWait: time.Second})
+	if o := <-origins; o.Source != "WALLET" || o.Route != testRoute {
+		t.Errorf("origin %+v", o)
+	}
+}
+
+// The position survives: the window of the broker forgets, the last dead letter does not.
+func TestStrays_PositionIsTheLastDeadLetter(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	for range 300 { // more than a batch
+		r.rawPublish(strayCases[0], nil, nil)
+	}
+	s := newStrays(t, r)
+	var passes []int
+	for range 3 {
+		n, err := s.Pass(ctxOf(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes = append(passes, n)
+	}
+	if !slices.Equal(passes, []int{256, 44, 0}) {
+		t.Errorf("passes stored %v, want 256, 44, 0", passes)
+	}
+	// A dead letter that a consumer made on the same subject is no position.
+	if _, err := r.dead.add(ctxOf(t), corpse{subject: strayCases[0], sequence: 7_000, reason: job.ReasonInvalid}); err != nil {
+		t.Fatal(err)
+	}
+	r.rawPublish(strayCases[0], nil, nil)
+	if n, err := s.Pass(ctxOf(t)); n != 1 || err != nil {
+		t.Errorf("pass stored %d, %v; want 1", n, err)
+	}
+}
