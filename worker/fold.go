@@ -289,6 +289,7 @@ type Situation struct {
 	Now        time.Time // database clock
 	NotAfter   time.Time // zero = none
 	Unobserved int       // consecutive claims that ended without an observation
+	Unsendable bool      // the local check refused the request
 	SameBytes  bool      // body and partner key are those of the attempts under this key, if there are any
 	SameTerms  bool      // and so are credential and endpoint
 
@@ -313,6 +314,8 @@ func Next(s Standing, at Situation) Step {
 		return nextInDoubt(s, at, expired)
 	case expired:
 		return Step{Kind: Cancel, Code: "expired"}
+	case at.Unsendable:
+		return Step{Kind: Park, Code: "local_check"}
 	case !at.SameBytes:
 		return Step{Kind: Park, Code: "request_changed"}
 	}
@@ -326,7 +329,7 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	windowOpen := p.KeyWindow > 0 && !s.FirstSent.IsZero() && at.Now.Before(windowEnd)
 	replayed := s.Replays >= at.IdenticalReplays
 	known := s.Attempts > 0 || s.Absent // without an attempt on record, whose terms would be repeated is not known
-	maySend := known && p.HonoursKeys && windowOpen && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
+	maySend := known && p.HonoursKeys && windowOpen && !at.Unsendable && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
 		(p.SerialisesDuplicates || s.Absent)
 	asks := p.LookUp != bankclient.LookUpNone
 	switch {
@@ -337,10 +340,10 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 			return Step{Kind: WaitUntil, At: may}
 		}
 		return Step{Kind: Send}
-	case s.Absent:
-		return Step{Kind: Park, Code: "absent_not_resendable"}
 	case replayed:
 		return Step{Kind: Park, Code: "identical_replays"}
+	case s.Absent:
+		return Step{Kind: Park, Code: "absent_not_resendable"}
 	case !asks:
 		return Step{Kind: Park, Code: "in_doubt_no_look_up"}
 	case windowOpen, s.LookUps < at.LookUpPatience && (p.KeyWindow == 0 || s.FirstSent.IsZero()):

@@ -104,11 +104,18 @@ func (m *metrics) gauge(g ledger.Gauges, partners map[string]*partner) {
 }
 
 // recorded counts and logs one decision.
-func (w *Worker) recorded(op *operation, record ledger.Record, result ledger.RecordResult, said bankclient.Result) {
+func (w *Worker) recorded(op *operation, record ledger.Record, result ledger.RecordResult) {
 	if result.Answer == ledger.Recorded {
 		w.metrics.outcome[op.partner.id][record.Next].Inc()
 	} else {
+		if result.Answer == ledger.Fenced {
+			w.metrics.fenced.Inc()
+		}
 		w.judgeLate(op, result)
+	}
+	verdict := ""
+	if n := len(record.Facts); n > 0 {
+		verdict = record.Facts[n-1].Verdict
 	}
 	level := zerolog.InfoLevel
 	switch record.Next {
@@ -118,15 +125,13 @@ func (w *Worker) recorded(op *operation, record ledger.Record, result ledger.Rec
 		level = zerolog.WarnLevel
 	}
 	w.log.WithLevel(level).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Int("attempt", len(op.attempts)).
-		Stringer("verdict", said.Verdict).Str("partner", op.partner.id).Str("state", string(record.Next)).Str("code", record.Code).
+		Str("verdict", verdict).Str("partner", op.partner.id).Str("state", string(record.Next)).Str("code", record.Code).
 		Bool("in_doubt", record.InDoubt).Dur("due_in", record.DueIn).Msg("operation recorded")
 }
 
 // judgeLate counts what became of evidence that came without a valid claim.
 func (w *Worker) judgeLate(op *operation, result ledger.RecordResult) {
 	switch result.Answer {
-	case ledger.Fenced:
-		w.metrics.fenced.Inc()
 	case ledger.LateAuthorized:
 		w.metrics.outcome[op.partner.id][ledger.StateAuthorized].Inc()
 	case ledger.LateContradicted:

@@ -48,7 +48,7 @@ func (op *operation) expired(now time.Time) bool {
 // attempted reports whether an attempt is committed under our own claim.
 func (op *operation) attempted() bool {
 	n := len(op.attempts)
-	return n > 0 && op.attempts[n-1].Fence == op.claim.Fence
+	return n > 0 && op.attempts[n-1].Token == op.claim.Token
 }
 
 // recall is an operation as the ledger remembers it.
@@ -141,14 +141,14 @@ func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
 	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(w.clock()), NotAfter: op.job.NotAfter,
-		Unobserved: op.unobserved, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
+		Unobserved: op.unobserved, Unsendable: op.unsound, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
 
 // sameBytes reports whether the prepared request is, byte for byte, that of every attempt under the same partner key (I8),
 // and its partner key that of the latest attempt unless the epoch was raised (I7).
 func (op *operation) sameBytes() bool {
-	return !op.unsound && op.everySame(func(a *ledger.Attempt) bool { return a.BodySHA256 == op.prepared.BodySHA256 }) &&
+	return op.everySame(func(a *ledger.Attempt) bool { return a.BodySHA256 == op.prepared.BodySHA256 }) &&
 		(op.epoch > 0 || !slices.ContainsFunc(op.attempts, func(a ledger.Attempt) bool { return a.PartnerKey != op.prepared.PartnerKey }))
 }
 
@@ -195,7 +195,7 @@ func (w *Worker) dueIn(op *operation, did StepKind, next Step, said bankclient.R
 	return s.spread(max(delay, said.RetryAfter), w.rand())
 }
 
-// later is when a delivery that found no ledger comes back.
+// later is when to come back to a ledger that could not be reached, after n earlier tries.
 func (w *Worker) later(p *partner, n int) time.Duration {
 	return p.schedule.spread(p.schedule.retry(n), w.rand())
 }

@@ -41,7 +41,7 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 		return
 	case err != nil:
 		w.log.Warn().Err(err).Stringer("key", order.Key).Msg("claim not found out")
-		d.Retry(w.later(op.partner, 0))
+		d.Retry(w.later(op.partner, min(max(origin.Deliveries-1, 0), 4)))
 		return
 	case answer.Answer == ledger.Conflict:
 		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
@@ -68,6 +68,10 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 func (w *Worker) resume(ctx context.Context, p *partner, work *ledger.Work, claimedAt time.Duration) {
 	op := recall(p, work)
 	w.hold(op, work.Claim, work.Now, claimedAt)
+	if op.unobserved >= w.opts.PoisonClaims {
+		w.take(op, w.next(op)) // before anything that may have killed the workers before us
+		return
+	}
 	if fault := w.reread(op, work); fault != nil {
 		w.take(op, Step{Kind: Park, Code: fault.Code})
 		return
@@ -112,13 +116,13 @@ func (w *Worker) first(op *operation, answer ledger.ClaimAnswer) Step {
 // take does one step with a claimed operation and records what it came to. False means that the record could not be
 // written: the claim lapses, and the next worker begins with what is on record.
 func (w *Worker) take(op *operation, step Step) bool {
-	defer w.keeper.drop(op)
 	var said bankclient.Result
 	switch step.Kind {
 	case Send:
 		if !op.attempted() {
 			refused, ours := w.commitAttempt(op)
 			if !ours {
+				w.keeper.drop(op)
 				return true // somebody else holds the operation
 			}
 			if refused.Code != "" {
@@ -226,9 +230,9 @@ func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclien
 	record := ledger.Record{Claim: op.claim, Facts: op.facts[op.known:], Code: next.Code, InDoubt: op.standing.InDoubt}
 	ours := said.Cause != bankclient.CauseNone && !op.standing.Mismatch && !op.standing.Authorized
 	switch {
-	case ours && next.Kind == Reject: // stored under the partner key for a cause of ours: that key is used up
+	case ours && next.Kind == Reject && !op.standing.InDoubt: // stored under the partner key for a cause of ours: that key is used up
 		record.Next, record.RaiseEpoch = ledger.StateOpen, true
-		record.DueIn = w.dueIn(op, did, Step{Kind: Send}, said)
+		record.DueIn = w.dueIn(op, Send, Step{Kind: Send}, said)
 	case next.Kind == Authorize && next.TransferID != "":
 		record.Next, record.TransferID = ledger.StateAuthorized, next.TransferID
 	case next.Kind == Reject && !op.standing.InDoubt:
@@ -238,10 +242,13 @@ func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclien
 	case next.Kind == Send, next.Kind == LookUp, next.Kind == WaitUntil:
 		record.Next, record.DueIn = ledger.StateOpen, w.dueIn(op, did, next, said)
 	default:
+		if next.Kind != Park {
+			record.Code = "no_transfer_id"
+		}
 		record.Next, record.DueIn = ledger.StateParked, op.partner.schedule.spread(w.opts.ParkedAgain, w.rand())
 	}
 	w.alarm(op, said)
-	return w.record(op, record, said)
+	return w.record(op, record)
 }
 
 // alarm pauses the partner where a person must look before anything more is sent to it.
@@ -261,11 +268,12 @@ func (w *Worker) alarm(op *operation, said bankclient.Result) {
 
 // record writes under token and fence, again and again while the ledger is away: what the partner said exists nowhere
 // else. It gives up when a second lease is over or the worker is cut.
-func (w *Worker) record(op *operation, record ledger.Record, said bankclient.Result) bool {
+func (w *Worker) record(op *operation, record ledger.Record) bool {
+	w.keeper.drop(op)
 	for n := 0; ; n++ {
 		result, err := w.records.Do(w.life, record)
 		if err = errors.Join(err, result.Err); err == nil {
-			w.recorded(op, record, result, said)
+			w.recorded(op, record, result)
 			return true
 		}
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Msg("outcome not recorded")

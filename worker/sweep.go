@@ -95,6 +95,10 @@ func (w *Worker) askParked(ctx context.Context, p *partner, work *ledger.Work) b
 	said := w.lookUp(op)
 	w.alarm(op, said)
 	fact := op.facts[len(op.facts)-1]
+	if w.next(op); op.standing.Mismatch && fact.Verdict == saysAuthorized {
+		// Beside a mismatch it decides nothing: a person does.
+		fact.Kind, fact.Verdict, fact.Code = ledger.FactNote, "", "authorized_beside_mismatch"
+	}
 	for _, result := range w.ledger.Append(w.life, []ledger.Late{{Key: work.Claim.Key, Facts: []ledger.Fact{fact}}}) {
 		if result.Err != nil {
 			w.log.Warn().Err(result.Err).Stringer("key", work.Claim.Key).Msg("look-up of parked operation not kept")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,8 +80,9 @@ type Worker struct {
 	life   context.Context // of calls and records: outlives the stop signal, ends with Cut
 	cut    context.CancelFunc
 	flight flight
-	ended  chan struct{} // closed when Run has returned its goroutines
-	once   sync.Once
+	ended  chan struct{} // closed when Run has ended
+	began  atomic.Bool   // Run was called
+	torn   atomic.Bool   // something was in flight when it was cut
 }
 
 // partner is a Partner with what New found out about it.
@@ -99,10 +101,14 @@ func New(l Ledger, partners []Partner, opts Options) (*Worker, error) {
 	if l == nil {
 		return nil, errors.New("worker needs a ledger")
 	}
-	if err := opts.Check(partners); err != nil {
+	err := opts.Check(partners)
+	opts = opts.withDefaults()
+	if leaser, ok := l.(interface{ Lease() time.Duration }); ok && leaser.Lease() != opts.Lease {
+		err = errors.Join(err, fmt.Errorf("lease (%v) must be the ledger's (%v)", opts.Lease, leaser.Lease()))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("check worker options: %w", err)
 	}
-	opts = opts.withDefaults()
 	w := &Worker{ledger: l, opts: opts, partners: map[string]*partner{}, log: zerolog.Nop(), clock: boottime, rand: rand.Float64,
 		ended: make(chan struct{})}
 	if opts.Clock != nil {
@@ -122,7 +128,6 @@ func New(l Ledger, partners []Partner, opts Options) (*Worker, error) {
 		w.partners[p.Bank.ID()] = &partner{id: p.Bank.ID(), bank: p.Bank, gate: p.Gate, timeout: p.Bank.Timeout(),
 			profile: p.Bank.Profile(), schedule: newSchedule(opts, lookUps)}
 	}
-	var err error
 	if w.metrics, err = newMetrics(opts.Registerer, w.partners); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -145,8 +150,13 @@ func (w *Worker) Gate(route string) (Gate, bool) {
 }
 
 // Run works until ctx ends, then stops as Shutdown does, within the shutdown grace. It starts the committers that Handle
-// needs, the sweep of every partner, the lease keeper and the gauges, and returns when all of them have ended.
+// needs, the sweep of every partner, the lease keeper and the gauges, and returns when all of them have ended: nil when
+// everything in flight was recorded, ErrCut when something was cut. It is called once.
 func (w *Worker) Run(ctx context.Context) error {
+	if w.began.Swap(true) {
+		panic("worker.Run was called twice")
+	}
+	defer close(w.ended)
 	w.claims.Start(w.life, w.opts.Committers)
 	w.records.Start(w.life, w.opts.Committers)
 	w.resends.Start(w.life, 1)
@@ -172,7 +182,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.resends.Close()
 	w.cut()
 	keeping.Wait()
-	w.once.Do(func() { close(w.ended) })
 	return err
 }
 
@@ -180,23 +189,32 @@ func (w *Worker) Run(ctx context.Context) error {
 // recorded. When ctx ends first, the rest is cut. It returns when Run has ended.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	err := w.drain(ctx)
-	<-w.ended
+	if w.began.Load() {
+		<-w.ended
+	}
 	return err
 }
 
 // Cut ends calls in flight at once (the second signal). What they did is in doubt, which is safe.
 func (w *Worker) Cut() {
 	w.flight.stop()
+	w.cutNow()
+}
+
+func (w *Worker) cutNow() {
+	if w.flight.busy() {
+		w.torn.Store(true)
+	}
 	w.cut()
 }
 
 // drain waits until nothing is in flight, and cuts what is left when ctx ends.
 func (w *Worker) drain(ctx context.Context) error {
 	w.flight.stop()
-	unhook := context.AfterFunc(ctx, w.cut)
+	unhook := context.AfterFunc(ctx, w.cutNow)
 	defer unhook()
 	w.flight.wait()
-	if w.life.Err() != nil && ctx.Err() != nil {
+	if w.torn.Load() {
 		return ErrCut
 	}
 	return nil
@@ -253,6 +271,12 @@ func (f *flight) wait() {
 	for f.n > 0 {
 		f.empty.Wait()
 	}
+}
+
+func (f *flight) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n > 0
 }
 
 func (f *flight) isStopping() bool {
