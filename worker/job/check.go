@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"strconv"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -144,7 +145,7 @@ func checkText(f field, text string, limit int) (Sensitive, *Fault) {
 // checkCharacters checks length and characters of any text.
 func checkCharacters(path, text string, limit int) *Fault {
 	if len(text) > limit && utf8.RuneCountInString(text) > limit {
-		return refuse(CodeTextTooLong, path, "is too long")
+		return refuse(CodeTextTooLong, path, "is longer than "+strconv.Itoa(limit)+" characters")
 	}
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= 0x7f {

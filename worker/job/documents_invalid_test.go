@@ -148,7 +148,9 @@ func badBeneficiaries() map[string]badDocument {
 		"iban check digits":            silent("/iban", ibanOf("GB34BUKB20201555555555"), CodeIBANCheckDigits),
 		"iban digits exchanged":        silent("/iban", ibanOf("GB33BUKB20205155555555"), CodeIBANCheckDigits),
 		"iban of the registry's fault": silent("/iban", ibanOf("GB94BARC20201530093459"), CodeIBANCheckDigits),
-		"iban check digits 00":         silent("/iban", ibanOf("GB00BUKB20201555555667"), CodeIBANCheckDigits),
+		"iban check digits 00":         silent("/iban", ibanOf("GB00BUKB20201555550038"), CodeIBANCheckDigits), // remainder 1, as
+		"iban check digits 01":         silent("/iban", ibanOf("GB01BUKB20201555550020"), CodeIBANCheckDigits), // in the next two
+		"iban check digits 99":         silent("/iban", ibanOf("GB99BUKB20201555550002"), CodeIBANCheckDigits),
 		"bic too short":                at("/bic", bic("BUKBGB2"), CodeBICForm),
 		"bic of 9":                     at("/bic", bic("BUKBGB22X"), CodeBICForm),
 		"bic in lower case":            at("/bic", bic("bukbgb22"), CodeBICForm),

@@ -78,18 +78,15 @@ func TestB14_SpellingDoesNotMatter(t *testing.T) {
 		"members permuted": `{"metadata":{"ticket":"88104"},"not_after":"2026-12-24T00:00:00Z","reference":"Withdrawal 88104",` +
 			`"beneficiary":{"iban":"GB33BUKB20201555555555","name":"A N Example"},"currency":"GBP","amount":"49.00",` +
 			`"debtor_account":"cust-4471","key":"01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11","v":1}`,
-		"white space":          strings.ReplaceAll(contractJob, ":", "\t:\r\n ") + "\n\n",
-		"escaped values":       with("A N Example", `\u0041 N Ex\u0061mple`, "GB33BUKB", `\u0047B33BUKB`, "49.00", `\u00349.00`),
-		"escaped names":        with(`"amount"`, `"\u0061\u006d\u006F\u0075nt"`, `"name"`, `"n\u0061me"`),
-		"upper-case key":       with("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11", "01939E1C-7A52-7C3E-9B6E-2F6F0B0F4A11"),
-		"another offset":       with("2026-12-24T00:00:00Z", "2026-12-24T05:30:00.000+05:30"),
-		"other metadata":       with(`{"ticket":"88104"}`, `{"other":"1","more":"2"}`),
-		"no metadata":          with(",\n \"metadata\":{\"ticket\":\"88104\"}", ""),
-		"escaped solidus free": with("Withdrawal 88104", `Withdrawal\u002088104`),
+		"white space":    strings.ReplaceAll(contractJob, `":`, "\"\t:\r\n ") + "\n\n",
+		"escaped values": with("A N Example", `\u0041 N Ex\u0061mple`, "GB33BUKB", `\u0047B33BUKB`, "49.00", `\u00349.00`),
+		"escaped names":  with(`"amount"`, `"\u0061\u006d\u006F\u0075nt"`, `"name"`, `"n\u0061me"`),
+		"upper-case key": with("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11", "01939E1C-7A52-7C3E-9B6E-2F6F0B0F4A11"),
+		"another offset": with("2026-12-24T00:00:00Z", "2026-12-24T05:30:00.000+05:30"),
+		"other metadata": with(`{"ticket":"88104"}`, `{"other":"1","more":"2"}`),
+		"no metadata":    with(",\n \"metadata\":{\"ticket\":\"88104\"}", ""),
+		"escaped space":  with("Withdrawal 88104", `Withdrawal\u002088104`),
 	} {
-		if name == "white space" {
-			doc = strings.NewReplacer("2026-12-24T00\t:\r\n 00\t:\r\n 00Z", "2026-12-24T00:00:00Z").Replace(doc)
-		}
 		if got := sumOf(mustDecode(t, doc)); got != contractFingerprint {
 			t.Errorf("%s: fingerprint %s, want that of the example", name, got)
 		}
