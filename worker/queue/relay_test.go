@@ -1,0 +1,215 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// box is an outbox in memory with the rules of the real one: the oldest event per key first, at most one per key in a batch.
+type box struct {
+	mu        sync.Mutex
+	events    []Event // Ref is the index
+	keys      []string
+	published []int
+	reads     int
+	failMarks int
+	failReads int
+}
+
+func (b *box) put(key string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for range n {
+		ref := len(b.events)
+		b.events = append(b.events, Event{
+			ID: fmt.Sprintf("event-%d", ref), Subject: "withdrawals.events.gbp-fps.wallet.accepted", Body: fmt.Appendf(nil, "%s %d", key, ref), Ref: int64(ref),
+		})
+		b.keys = append(b.keys, key)
+		b.published = append(b.published, 0)
+	}
+}
+
+func (b *box) Unpublished(_ context.Context, max int) ([]Event, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads++
+	if b.failReads > 0 {
+		b.failReads--
+		return nil, errors.New("database is away")
+	}
+	var batch []Event
+	taken := make(map[string]bool)
+	for i, e := range b.events {
+		if b.published[i] > 0 || taken[b.keys[i]] || len(batch) == max {
+			continue
+		}
+		taken[b.keys[i]] = true
+		batch = append(batch, e)
+	}
+	return batch, nil
+}
+
+func (b *box) MarkPublished(_ context.Context, refs []int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failMarks > 0 {
+		b.failMarks--
+		return errors.New("database is away")
+	}
+	for _, ref := range refs {
+		b.published[ref]++
+	}
+	return nil
+}
+
+func (b *box) open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, p := range b.published {
+		if p == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) runRelay(b *box, opts RelayOptions) *Relay {
+	r.t.Helper()
+	relay, err := NewRelay(r.pub, b, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !r.pub.IsClosed() {
+			r.t.Error(err)
+		}
+	})
+	return relay
+}
+
+func (r *rig) eventBodies() []string {
+	r.t.Helper()
+	s, err := r.js.Stream(ctxOf(r.t), StreamEvents)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var bodies []string
+	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		raw, err := s.GetMsg(ctxOf(r.t), seq)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		bodies = append(bodies, string(raw.Data))
+	}
+	return bodies
+}
+
+// checkEvents: each event once, and those of a key in the order of the outbox.
+func checkEvents(t *testing.T, bodies []string, want int) {
+	t.Helper()
+	if len(bodies) != want {
+		t.Errorf("%d events stored, want %d", len(bodies), want)
+	}
+	last := make(map[string]int)
+	for _, body := range bodies {
+		var key string
+		var ref int
+		if _, err := fmt.Sscanf(body, "%s %d", &key, &ref); err != nil {
+			t.Fatal(err)
+		}
+		if before, seen := last[key]; seen && before >= ref {
+			t.Errorf("event %d of key %s comes behind %d", ref, key, before)
+		}
+		last[key] = ref
+	}
+}
+
+func TestL4_EventsOfAKeyComeInOrderOnce(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	b := &box{failMarks: 2, failReads: 1} // lost marks publish again, under the same id
+	for i := range 40 {
+		b.put(fmt.Sprintf("key-%d", i%7), 3)
+	}
+	r.runRelay(b, RelayOptions{Batch: 5})
+	eventually(t, "all published", func() bool { return b.open() == 0 })
+	checkEvents(t, r.eventBodies(), 120)
+}
+
+func TestL4_EventsSurviveACrashOfTheServer(t *testing.T) {
+	server := startChild(t)
+	r := newRigAt(t, server.url, TopologyOptions{})
+	b := &box{}
+	for i := range 600 {
+		b.put(fmt.Sprintf("key-%d", i%50), 2)
+	}
+	r.runRelay(b, RelayOptions{Batch: 50})
+	eventually(t, "a third", func() bool { return b.open() < 800 })
+	server.crash()
+	eventually(t, "all published", func() bool { return b.open() == 0 })
+	checkEvents(t, r.eventBodies(), 1200)
+}
+
+func TestRelay_WakeIsFasterThanThePoll(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	b := &box{}
+	relay := r.runRelay(b, RelayOptions{Poll: time.Hour})
+	eventually(t, "the first look", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads == 1 })
+	b.put("key", 3)
+	relay.Wake()
+	eventually(t, "published", func() bool { return b.open() == 0 })
+}
+
+func TestRelay_PollFindsWhatNobodyWokeItFor(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	b := &box{}
+	r.runRelay(b, RelayOptions{Poll: 20 * time.Millisecond})
+	eventually(t, "the first look", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads > 0 })
+	b.put("key", 1)
+	eventually(t, "published", func() bool { return b.open() == 0 })
+}
+
+func TestRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	if err := r.js.DeleteStream(ctxOf(t), StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	b := &box{}
+	b.put("key", 2)
+	r.runRelay(b, RelayOptions{Poll: 20 * time.Millisecond})
+	eventually(t, "several tries", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads >= 3 })
+	if b.open() != 2 {
+		t.Errorf("%d events are open, want 2", b.open())
+	}
+	if _, err := r.js.CreateStream(ctxOf(t), jetstream.StreamConfig{Name: StreamEvents, Subjects: []string{"withdrawals.events.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "published", func() bool { return b.open() == 0 })
+	if bodies := r.eventBodies(); !slices.Equal(bodies, []string{"key 0", "key 1"}) {
+		t.Errorf("events %v", bodies)
+	}
+}
+
+func TestRelay_MessageIDIsTheEventID(t *testing.T) {
+	m, err := Event{ID: "event-7", Subject: "withdrawals.events.gbp-fps.wallet.settled", TraceParent: "00-a-b-01"}.msg()
+	if err != nil || m.Header["Nats-Msg-Id"][0] != "event-7" || m.Header["traceparent"][0] != "00-a-b-01" {
+		t.Errorf("%v, %v", m, err)
+	}
+	for _, e := range []Event{{Subject: "withdrawals.events.a.b.c"}, {ID: "x", Subject: "withdrawals.jobs.a.b"}} {
+		if _, err := e.msg(); err == nil || !strings.Contains(err.Error(), "without an id or outside") {
+			t.Errorf("%+v gives %v", e, err)
+		}
+	}
+}
