@@ -171,24 +171,35 @@ func badBeneficiaries() map[string]badDocument {
 		"routing number out of use":    silent("/routing_number", us("990000000"), CodeRoutingForm),
 		"US account empty":             at("/account_number", paying(`{"name":"A","routing_number":"021000021","account_number":""}`), CodeAccountForm),
 		"US account of 18":             at("/account_number", paying(`{"name":"A","routing_number":"021000021","account_number":"123456789012345678"}`), CodeAccountForm),
-		"pix CPF check digits":         silent("/pix_key", pixTo("52998224724"), CodePixKeyCheck),
-		"pix CPF all alike":            silent("/pix_key", pixTo("11111111111"), CodePixKeyCheck),
-		"pix CNPJ check digits":        silent("/pix_key", pixTo("11222333000182"), CodePixKeyCheck),
-		"pix CNPJ with letters check":  silent("/pix_key", pixTo("12ABC34501DE36"), CodePixKeyCheck),
-		"pix CPF with points":          at("/pix_key", pixTo("529.982.247-25"), CodePixKeyForm),
-		"pix phone without plus":       at("/pix_key", pixTo("5561912345678"), CodePixKeyForm),
-		"pix phone with zero":          at("/pix_key", pixTo("+0561912345678"), CodePixKeyForm),
-		"pix phone too long":           at("/pix_key", pixTo("+1234567890123456"), CodePixKeyForm),
-		"pix e-mail in upper case":     at("/pix_key", pixTo("Joao@example.com"), CodePixKeyForm),
-		"pix e-mail with two at":       at("/pix_key", pixTo("a@b@example.com"), CodePixKeyForm),
-		"pix e-mail too long":          at("/pix_key", pixTo(strings.Repeat("a", 66)+"@example.com"), CodePixKeyForm),
-		"pix e-mail with empty label":  at("/pix_key", pixTo("a@example..com"), CodePixKeyForm),
-		"pix e-mail with end hyphen":   at("/pix_key", pixTo("a@example-.com"), CodePixKeyForm),
-		"pix e-mail without domain":    at("/pix_key", pixTo("a@"), CodePixKeyForm),
-		"pix random in upper case":     at("/pix_key", pixTo("123E4567-E12B-12D1-A456-426655440000"), CodePixKeyForm),
-		"pix random, hyphen moved":     at("/pix_key", pixTo("123e4567e-12b-12d1-a456-426655440000"), CodePixKeyForm),
-		"pix empty":                    at("/pix_key", pixTo(""), CodePixKeyForm),
-		"pix null":                     at("/pix_key", paying(`{"name":"A","pix_key":null}`), CodeNullValue),
+	}
+}
+
+func badPixKeys() map[string]badDocument {
+	at := func(doc, code string) badDocument {
+		return badDocument{doc: doc, code: code, path: "/beneficiary/pix_key"}
+	}
+	silent := func(doc, code string) badDocument {
+		return badDocument{doc: doc, code: code, path: "/beneficiary/pix_key", schemaSilent: true}
+	}
+	return map[string]badDocument{
+		"pix CPF check digits":        silent(pixTo("52998224724"), CodePixKeyCheck),
+		"pix CPF all alike":           silent(pixTo("11111111111"), CodePixKeyCheck),
+		"pix CNPJ check digits":       silent(pixTo("11222333000182"), CodePixKeyCheck),
+		"pix CNPJ with letters check": silent(pixTo("12ABC34501DE36"), CodePixKeyCheck),
+		"pix CPF with points":         at(pixTo("529.982.247-25"), CodePixKeyForm),
+		"pix phone without plus":      at(pixTo("5561912345678"), CodePixKeyForm),
+		"pix phone with zero":         at(pixTo("+0561912345678"), CodePixKeyForm),
+		"pix phone too long":          at(pixTo("+1234567890123456"), CodePixKeyForm),
+		"pix e-mail in upper case":    at(pixTo("Joao@example.com"), CodePixKeyForm),
+		"pix e-mail with two at":      at(pixTo("a@b@example.com"), CodePixKeyForm),
+		"pix e-mail too long":         at(pixTo(strings.Repeat("a", 66)+"@example.com"), CodePixKeyForm),
+		"pix e-mail with empty label": at(pixTo("a@example..com"), CodePixKeyForm),
+		"pix e-mail with end hyphen":  at(pixTo("a@example-.com"), CodePixKeyForm),
+		"pix e-mail without domain":   at(pixTo("a@"), CodePixKeyForm),
+		"pix random in upper case":    at(pixTo("123E4567-E12B-12D1-A456-426655440000"), CodePixKeyForm),
+		"pix random, hyphen moved":    at(pixTo("123e4567e-12b-12d1-a456-426655440000"), CodePixKeyForm),
+		"pix empty":                   at(pixTo(""), CodePixKeyForm),
+		"pix null":                    at(paying(`{"name":"A","pix_key":null}`), CodeNullValue),
 	}
 }
 

@@ -109,7 +109,7 @@ func badDocuments() map[string]badDocument {
 		d.bytes = true
 		docs[name] = d
 	}
-	for _, group := range []map[string]badDocument{badNames(), badScalars(), badBeneficiaries(), badText(), badTimes()} {
+	for _, group := range []map[string]badDocument{badNames(), badScalars(), badBeneficiaries(), badPixKeys(), badText(), badTimes()} {
 		for name, d := range group {
 			docs[name] = d
 		}
