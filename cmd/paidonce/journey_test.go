@@ -1,0 +1,484 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/integration/stack/bank"
+)
+
+// Everything that no output may show without --reveal.
+const (
+	canaryAccount   = "cust-canary-4471"
+	canaryName      = "Canary Beneficiary"
+	canaryIBAN      = "GB33BUKB20201555555555"
+	canaryReference = "Canary reference"
+	canaryToken     = "canary-token-for-the-bank"
+)
+
+func (i *installation) canaries() []string {
+	return []string{canaryAccount, canaryName, canaryIBAN, canaryReference, canaryToken, i.password()}
+}
+
+// installation is real services, a configuration, and what all commands on it have said.
+type installation struct {
+	t         *testing.T
+	nats      *stack.NATS
+	bank      *bank.Bank
+	databases stack.DatabaseURLs
+	config    string
+	health    string
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulator, err := bank.Start(banksim.Options{Calm: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := simulator.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := server.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	i := &installation{t: t, nats: server, bank: simulator, databases: stack.Databases(t), health: freeAddress(t)}
+	dir := t.TempDir()
+	i.write(dir, "token", canaryToken+"\n")
+	i.config = i.write(dir, "paidonce.yaml", fmt.Sprintf(`
+nats: { url: %q, replicas: 1 }
+database: { url: %q, max_conns: 4, accept_loss: true }
+worker: { in_flight: 64 }
+partners:
+  northbank:
+    { adapter: reference, base_url: %q, credential_id: "2026-11", token_file: %q, timeout: 5s, max_in_flight: 32 }
+routes:
+  gbp-fps: { partner: northbank, currencies: [GBP], max_amount: "250000.00" }
+sources:
+  wallet: { routes: [gbp-fps] }
+health: { listen: %q }
+`, server.URL(), i.databases.Worker, simulator.URL, filepath.Join(dir, "token"), i.health))
+	return i
+}
+
+func (i *installation) write(dir, name, text string) string {
+	i.t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		i.t.Fatal(err)
+	}
+	return file
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// run runs one command line and keeps what it said.
+func (i *installation) run(stdin string, args ...string) said {
+	i.t.Helper()
+	got := command(i.t, stdin, map[string]string{"PAIDONCE_CONFIG": i.config, "USER": "tester"}, args...)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, _ = fmt.Fprint(&i.said, got.out, got.errors)
+	return got
+}
+
+// ok runs a command that must succeed.
+func (i *installation) ok(stdin string, args ...string) string {
+	i.t.Helper()
+	got := i.run(stdin, args...)
+	if got.code != cli.OK {
+		i.t.Fatalf("paidonce %s: code %d\n%s%s", strings.Join(args, " "), got.code, got.out, got.errors)
+	}
+	return got.out
+}
+
+// work runs `paidonce worker` until the returned function is called, which gives its exit code.
+func (i *installation) work() (stop func() cli.Code) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan cli.Code, 1)
+	log := &lockedBuffer{}
+	go func() {
+		ended <- run(ctx, world{
+			args: []string{"worker"}, stdin: strings.NewReader(""), stdout: io.Discard, stderr: log,
+			lookup: func(name string) (string, bool) { return i.config, name == "PAIDONCE_CONFIG" },
+		})
+	}()
+	return sync.OnceValue(func() cli.Code {
+		cancel()
+		code := <-ended
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.said.WriteString(log.String())
+		return code
+	})
+}
+
+// lockedBuffer is a log that is written and read at the same time.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// until polls, with a bound.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// get reads a page of the health server.
+func (i *installation) get(path string) (int, string) {
+	response, err := http.Get("http://" + i.health + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+// volatile is what differs from run to run.
+func volatile(text string, more ...string) string {
+	for k := 0; k < len(more); k += 2 {
+		text = strings.ReplaceAll(text, more[k], more[k+1])
+	}
+	for _, one := range []struct{ pattern, name string }{
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`tr_[0-9A-Za-z_-]+`, "TRANSFER"},
+		{`127\.0\.0\.1:\d+`, "ADDRESS"},
+		{`[0-9a-f]{64}`, "SHA256"},
+		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "PARTNER-KEY"},
+		{`[A-Z2-7]{26}`, "END-TO-END-ID"},
+		{`(?s)"evidence": \{[^}]*\}`, `"evidence": {}`}, // bankclient's, and tested there
+		{` \{"[^}]*\}`, " EVIDENCE"},
+		{` {2,}`, "  "},
+		{` +\n`, "\n"},
+	} {
+		text = regexp.MustCompile(one.pattern).ReplaceAllString(text, one.name)
+	}
+	return text
+}
+
+// golden compares with a file under testdata; PAIDONCE_GOLDEN=write writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if os.Getenv("PAIDONCE_GOLDEN") == "write" {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+const journeyKey = "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11"
+
+func (i *installation) enqueueJourney(args ...string) said {
+	i.t.Helper()
+	return i.run("", append([]string{
+		"enqueue", "--source", "wallet", "--route", "gbp-fps", "--key", journeyKey, "--debtor-account", canaryAccount,
+		"--amount", "49.00", "--currency", "GBP", "--name", canaryName, "--iban", canaryIBAN, "--reference", canaryReference, "-o", "json",
+	}, args...)...)
+}
+
+func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
+	i := install(t)
+	if out := i.ok("", "config", "check"); out != "" {
+		t.Errorf("a good configuration has no problems: %q", out)
+	}
+	i.migrateAndBreak()
+	stop := i.work()
+	defer func() { _ = stop() }()
+	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
+
+	i.enqueueAndWait()
+	i.checkEvent()
+	i.compareOperation()
+	i.compareDead()
+	i.compareOthers()
+	i.checkHealth()
+	if code := stop(); code != cli.OK {
+		t.Errorf("the worker ends with code %d", code)
+	}
+	for _, canary := range i.canaries() {
+		if strings.Contains(i.said.String(), canary) {
+			t.Errorf("some output shows %q:\n%s", canary, linesWith(i.said.String(), canary))
+		}
+	}
+}
+
+// linesWith gives the lines that show the canary.
+func linesWith(text, canary string) string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, canary) {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "")
+}
+
+// migrateAndBreak provisions, and shows what doctor says before and after.
+func (i *installation) migrateAndBreak() {
+	i.t.Helper()
+	before := i.run("", "doctor", "-o", "json")
+	if before.code != cli.Failure || !strings.Contains(before.out, `"check": "stream WITHDRAWALS"`) {
+		i.t.Errorf("doctor before provisioning: code %d\n%s%s", before.code, before.out, before.errors)
+	}
+	if got := i.run("", "worker"); got.code != cli.Usage || !strings.Contains(got.errors, "run `paidonce migrate up`") {
+		i.t.Errorf("a worker without provisioned consumers: code %d\n%s", got.code, got.errors)
+	}
+	out := i.ok("", "migrate", "up", "-o", "json", "--database-url", passwordless(i, i.databases.Owner), "--set", "database.password_file="+i.write(i.t.TempDir(), "password", i.password()))
+	if !strings.Contains(out, "consumer route_gbp-fps") {
+		i.t.Errorf("migrate up: %s", out)
+	}
+	if out := i.ok("", "migrate", "status", "-o", "jsonl"); strings.Contains(out, "missing") || strings.Contains(out, "differs") {
+		i.t.Errorf("migrate status after up: %s", out)
+	}
+	got := i.run("", "doctor", "--probe", "-o", "jsonl")
+	for line := range strings.Lines(got.out) {
+		var row findingRow
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			i.t.Fatal(err)
+		}
+		// The tests' Postgres runs without fsync, which doctor must say.
+		if wanted := row.Check == "fsync"; (row.Result == resultFail) != wanted && row.Check != "full_page_writes" && row.Check != "synchronous_commit" {
+			i.t.Errorf("doctor: %+v", row)
+		}
+		if row.Result != resultOK && row.Advice == "" {
+			i.t.Errorf("doctor gives no advice: %+v", row)
+		}
+	}
+}
+
+// passwordless takes the password out of a URL.
+func passwordless(i *installation, address string) string {
+	i.t.Helper()
+	head, rest, ok := strings.Cut(address, "://")
+	user, host, ok2 := strings.Cut(rest, "@")
+	name, _, ok3 := strings.Cut(user, ":")
+	if !ok || !ok2 || !ok3 {
+		i.t.Fatal("the database's URL has no password")
+	}
+	return head + "://" + name + "@" + host
+}
+
+// password is that of every role in the tests' database.
+func (i *installation) password() string {
+	i.t.Helper()
+	_, rest, _ := strings.Cut(i.databases.Owner, "://")
+	user, _, _ := strings.Cut(rest, "@")
+	_, password, _ := strings.Cut(user, ":")
+	if len(password) < 8 {
+		i.t.Fatal("the password is too short to look for")
+	}
+	return password
+}
+
+func (i *installation) enqueueAndWait() {
+	i.t.Helper()
+	dry := i.enqueueJourney("--dry-run")
+	if dry.code != cli.OK || !strings.Contains(dry.out, `"published": false`) || dry.errors != "key "+journeyKey+"\n" {
+		i.t.Errorf("dry run: %+v", dry)
+	}
+	if got := i.run("", "ops", "show", journeyKey); got.code != cli.NotFound || got.out != "" {
+		i.t.Errorf("before it is published: %+v", got)
+	}
+	first, second := i.enqueueJourney(), i.enqueueJourney()
+	if !strings.Contains(first.out, `"duplicate": false`) || !strings.Contains(second.out, `"duplicate": true`) {
+		i.t.Errorf("first %s, again %s", first.out, second.out)
+	}
+	until(i.t, "authorized", func() bool {
+		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"state": "authorized"`)
+	})
+	if executions := i.bank.Summary(); executions.Executions != 1 {
+		i.t.Errorf("the bank executed %d times", executions.Executions)
+	}
+}
+
+func (i *installation) compareOperation() {
+	t := i.t
+	golden(t, "ops_show.json", volatile(i.ok("", "ops", "show", journeyKey, "-o", "json")))
+	golden(t, "ops_show.txt", volatile(i.ok("", "ops", "show", journeyKey)))
+	golden(t, "ops_list.csv", volatile(i.ok("", "ops", "list", "--state", "authorized", "-o", "csv")))
+	golden(t, "ops_explain.txt", volatile(i.ok("", "ops", "explain", journeyKey)))
+	golden(t, "ops_explain.json", volatile(i.ok("", "ops", "explain", journeyKey, "-o", "json")))
+	if out := command(t, "", map[string]string{"PAIDONCE_CONFIG": i.config}, "ops", "show", journeyKey, "--reveal", "-o", "json").out; !strings.Contains(out, canaryAccount) {
+		t.Errorf("--reveal shows the account: %s", out)
+	}
+}
+
+// compareDead publishes what is no job, twice the same, and looks at it twice.
+func (i *installation) compareDead() {
+	t := i.t
+	nc, err := nats.Connect(i.nats.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := `{"v":1,"key":"01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a12","debtor_account":"` + canaryAccount + `","amount":"49.0"}`
+	if _, err := js.Publish(t.Context(), "withdrawals.jobs.gbp-fps.wallet", []byte(bad)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "dead letter", func() bool { return strings.Contains(i.run("", "dead", "list", "-o", "jsonl").out, `"sequence":1`) })
+	first, second := i.ok("", "dead", "list", "-o", "json"), i.ok("", "dead", "list", "-o", "json")
+	if first != second {
+		t.Errorf("listing twice differs:\n%s\n%s", first, second)
+	}
+	golden(t, "dead_list.json", volatile(first))
+	golden(t, "dead_show.txt", volatile(i.ok("", "dead", "show", "1")))
+	if got := i.run("", "dead", "show", "99"); got.code != cli.NotFound {
+		t.Errorf("dead show 99: %+v", got)
+	}
+	if got := command(t, "", map[string]string{"PAIDONCE_CONFIG": i.config}, "dead", "show", "1", "--reveal", "-o", "json"); !strings.Contains(got.out, canaryAccount) {
+		t.Errorf("--reveal shows the payload: %+v", got)
+	}
+}
+
+func (i *installation) compareOthers() {
+	t := i.t
+	golden(t, "partners.txt", volatile(i.ok("", "partners")))
+	golden(t, "partners_one.txt", volatile(i.ok("", "partners", "northbank")))
+	if got := i.run("", "partners", "southbank"); got.code != cli.NotFound {
+		t.Errorf("partners southbank: %+v", got)
+	}
+	i.ok("", "pause", "route", "gbp-fps", "--reason", "test")
+	golden(t, "pause.txt", volatile(i.ok("", "pause")))
+	i.ok("", "resume", "route", "gbp-fps", "--reason", "test over")
+	if got := i.run("", "pause", "route", "gbp-fsp", "--reason", "test"); got.code != cli.NotFound {
+		t.Errorf("pause of an unknown route: %+v", got)
+	}
+	if out := i.ok("", "recover", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {
+		t.Errorf("recover --dry-run: %s", out)
+	}
+}
+
+// checkEvent reads the event that the relay published, against CONTRACT section 4.
+func (i *installation) checkEvent() {
+	t := i.t
+	nc, err := nats.Connect(i.nats.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var event map[string]any
+	until(t, "event", func() bool {
+		stream, err := js.Stream(t.Context(), "WITHDRAWAL_EVENTS")
+		if err != nil {
+			return false
+		}
+		msg, err := stream.GetLastMsgForSubject(t.Context(), "withdrawals.events.gbp-fps.wallet.authorized")
+		return err == nil && json.Unmarshal(msg.Data, &event) == nil
+	})
+	want := map[string]string{"type": "authorized", "key": journeyKey, "amount": "49.00", "currency": "GBP", "partner": "northbank"}
+	for name, text := range want {
+		if event[name] != text {
+			t.Errorf("event: %s is %v, want %s", name, event[name], text)
+		}
+	}
+	until(t, "event marked as published", func() bool {
+		return !strings.Contains(i.run("", "ops", "explain", journeyKey, "-o", "json").out, "unpublished_events")
+	})
+	for _, name := range []string{"event_id", "occurred_at", "transfer_id"} {
+		if text, ok := event[name].(string); !ok || text == "" {
+			t.Errorf("event: %s is missing", name)
+		}
+	}
+}
+
+// checkHealth looks for every name of CONTRACT section 7 that a worker has.
+func (i *installation) checkHealth() {
+	t := i.t
+	if code, body := i.get("/livez"); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("/livez: %d %q", code, body)
+	}
+	if code, body := i.get("/readyz"); code != http.StatusOK || body != `{"ready":true,"reasons":[]}`+"\n" {
+		t.Errorf("/readyz: %d %q", code, body)
+	}
+	var metrics string
+	until(t, "dead letters counted", func() bool {
+		_, metrics = i.get("/metrics")
+		return strings.Contains(metrics, "\npaidonce_dead_letters 1\n")
+	})
+	for _, name := range []string{
+		`paidonce_operations_total{outcome="authorized",partner="northbank"} 1`, `paidonce_bank_request_seconds_count{partner="northbank",verdict="authorized"} 1`,
+		"paidonce_duplicates_suppressed_total{layer=", "paidonce_fenced_writes_total 0", "paidonce_lease_takeovers_total 0", "paidonce_oldest_unfinished_seconds ",
+		"paidonce_in_doubt_operations 0", "paidonce_key_window_remaining_seconds ", "paidonce_outbox_lag_seconds ", "paidonce_invariant_violations_total 0",
+		"paidonce_queue_waiting_jobs{route=\"gbp-fps\"} 0",
+	} {
+		if !strings.Contains(metrics, "\n"+name) {
+			t.Errorf("/metrics: %s is missing", name)
+		}
+	}
+}
