@@ -1,2 +1,44 @@
 // Package bankclient makes one exchange with a partner and says what it proved.
+//
+// # The promise
+//
+// Send makes exactly one exchange: the request leaves at most once, and what it came to is one Verdict. Nothing here retries,
+// sleeps or remembers; the worker decides what follows, under a committed attempt (I2, I3 of package ledger).
+//
+// What may be relied on:
+//
+//  1. Unknown is the zero value. A condition that the table in judge.go does not list, a code or a state that the profile does
+//     not list, and an answer that cannot be read to its end are Unknown.
+//  2. NotExecuted is said only of a call that cannot have moved money and never will: no connection was got, no header was
+//     written (and none will be: see exchange.seal), TLS refused us, or the partner said so in words that its profile lists.
+//  3. Authorized is said only of an answer that shows our amount, currency, beneficiary, reference and end-to-end id, in a listed
+//     state, with the partner's id. One member that disagrees is a Mismatch; one that is absent is Unknown.
+//  4. Rejected is said only of a listed code under a status that may reject, or of our own transfer in a listed failed state.
+//     409 never rejects.
+//  5. The partner key is a pure function of key, partner id, step and epoch (I7), and a renderer gives the same bytes for ever
+//     (I8). Send sends nothing that fails Check: another partner, credential, endpoint or body.
+//  6. "Not found" is an answer, never a proof of absence. A look-up adopts only a transfer that names exactly our end-to-end id;
+//     two of them are a Mismatch with both ids.
+//  7. Results, evidence and errors hold no secret, name, account number or free text of the partner. Transfer, Prepared and Seen
+//     print masked under every verb.
+//
+// What may not be relied on:
+//
+//   - The promise is as strong as the profile is true. A partner that ignores keys against its word is found by reconciling
+//     with its statement, not here.
+//   - An error answer carries no echo. If a partner crosses two error answers on the wire, each is taken for the other's, unless
+//     it echoes the partner key in a header, or came before the request was written.
+//   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
+//   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
+//
+// # How net/http is kept from sending twice
+//
+// With an idempotency key in a header, net/http repeats a POST when a kept-alive connection dies after the request was written,
+// unless the request's GetBody is nil; it is. Calls use the partner's http.Transport without http.Client, so nothing follows
+// a redirect. HTTP/1.1 is forced unless the profile allows HTTP/2. One deadline, the context's, bounds the call.
+//
+// # Adding a partner
+//
+// An adapter (package reference is the model) renders and reads one dialect and declares a Profile. It never judges: the table
+// of conditions stands in judge.go alone, and Profile.Validate refuses a profile that would loosen a row of it.
 package bankclient

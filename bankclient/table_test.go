@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,10 +171,11 @@ func TestG12_EveryStatus(t *testing.T) {
 		{jsonType, "{}"},
 		{jsonType, `{"error":{"code":"never_listed"}}`},
 	}
-	current := ""
+	var current atomic.Value
 	b := startBank(t, func(c net.Conn, _ int, _ arrival) bool {
-		_, _ = io.WriteString(c, current)
-		return !strings.HasPrefix(current, "HTTP/1.1 1") // 1xx alone, then the end
+		answer := current.Load().(string)
+		_, _ = io.WriteString(c, answer)
+		return !strings.HasPrefix(answer, "HTTP/1.1 1") // 1xx alone, then the end
 	})
 	p := partnerAt(t, b.URL)
 	pr := prepare(t, p)
@@ -182,10 +184,11 @@ func TestG12_EveryStatus(t *testing.T) {
 			if status < 200 && i > 0 || (status == 204 || status == 304) && body.body != "" {
 				continue
 			}
-			current = reply(status, body.contentType, body.body)
+			answer := reply(status, body.contentType, body.body)
 			if status < 200 || status == 204 || status == 304 {
-				current = fmt.Sprintf("HTTP/1.1 %d X\r\n\r\n", status)
+				answer = fmt.Sprintf("HTTP/1.1 %d X\r\n\r\n", status)
 			}
+			current.Store(answer)
 			r := p.Send(t.Context(), pr)
 			expected := want[status]
 			if i == 3 {
@@ -205,16 +208,16 @@ func TestG12_EveryStatus(t *testing.T) {
 
 // G12: a status whose whole kind may not prove anything stays Unknown even with codes that are listed elsewhere.
 func TestG12_ListedCodesDoNotLoosenOtherStatuses(t *testing.T) {
-	current := ""
+	var current atomic.Value
 	b := startBank(t, func(c net.Conn, _ int, _ arrival) bool {
-		_, _ = io.WriteString(c, current)
+		_, _ = io.WriteString(c, current.Load().(string))
 		return true
 	})
 	p := partnerAt(t, b.URL)
 	pr := prepare(t, p)
 	for _, status := range []int{203, 206, 300, 307, 400, 402, 404, 408, 410, 424, 500, 501, 502, 504, 520, 521, 522, 523, 524, 525, 526, 527} {
 		for _, code := range []string{"account_closed", "unauthorized", "rate_limited", "unavailable", "insufficient_funds"} {
-			current = reply(status, jsonType, errorBody(code))
+			current.Store(reply(status, jsonType, errorBody(code)))
 			if r := p.Send(t.Context(), pr); r.Verdict != unknown {
 				t.Errorf("%d %s: %s", status, code, r.Verdict)
 			}
