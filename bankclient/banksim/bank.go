@@ -198,10 +198,7 @@ func (b *Bank) Serve(ln net.Listener) error {
 	wrapped := newListener(b, ln)
 	server := b.server(b.Handler())
 	server.ConnContext = withConnection
-	wrapped.idle = func() {
-		server.SetKeepAlivesEnabled(false)
-		server.SetKeepAlivesEnabled(true)
-	}
+	wrapped.keep = server.SetKeepAlivesEnabled
 	if !b.keep(server, wrapped) {
 		return errors.Join(ln.Close(), http.ErrServerClosed)
 	}

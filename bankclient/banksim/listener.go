@@ -20,7 +20,7 @@ func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 type listener struct {
 	bank    *Bank
 	address net.Addr
-	idle    func() // ends idle connections
+	keep    func(bool) // whether connections are kept after an answer; false also ends idle ones
 
 	mu      sync.Mutex
 	inner   net.Listener  // nil while refusing
@@ -30,7 +30,7 @@ type listener struct {
 }
 
 func newListener(b *Bank, ln net.Listener) *listener {
-	return &listener{bank: b, address: ln.Addr(), inner: ln, changed: make(chan struct{}), held: map[net.Conn]struct{}{}, idle: func() {}}
+	return &listener{bank: b, address: ln.Addr(), inner: ln, changed: make(chan struct{}), held: map[net.Conn]struct{}{}, keep: func(bool) {}}
 }
 
 func (l *listener) current() (net.Listener, <-chan struct{}, bool) {
@@ -110,7 +110,7 @@ func (l *listener) refuse() error {
 	}
 	err := l.inner.Close()
 	l.change(nil)
-	l.idle()
+	l.keep(false)
 	return err
 }
 
@@ -130,6 +130,7 @@ func (l *listener) reopen() error {
 	if err != nil {
 		return err
 	}
+	l.keep(true)
 	l.change(inner)
 	return nil
 }

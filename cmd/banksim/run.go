@@ -52,6 +52,7 @@ func parse(args []string, out io.Writer) (flags, error) {
 	if set.NArg() > 0 {
 		return f, errors.New("banksim takes no arguments")
 	}
+	f.options.Calm = f.options.Calm || f.options.Hostility == 0 // in Options, 0 asks for the default
 	return f, f.options.Validate()
 }
 
