@@ -13,10 +13,10 @@ const pauseCovers = `EXISTS (SELECT FROM pauses p WHERE p.scope = 'all' OR (p.sc
 	OR (p.scope = 'route' AND p.name = o.route) OR (p.scope = 'source' AND p.name = o.source))`
 
 // claimDue claims what is due: open past its next attempt time, or claimed with a lapsed lease. It never waits for a lock, so it cannot
-// deadlock with claim and record. What a pause covers is put off instead; a lapsed claim among it opens again, still in doubt.
+// deadlock with claim and record. What a pause covers is put off instead, as it stands.
 const claimDue = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before FROM ledger_identity WHERE timeline = ` + currentTimeline + `
+  SELECT doubt_before FROM ledger_identity WHERE ` + atHome + `
 ), picked AS MATERIALIZED (
   SELECT d.operation_id FROM due d, guard WHERE d.partner = $1 AND NOT d.parked AND d.due_at <= now()
    ORDER BY d.due_at LIMIT $2 FOR UPDATE OF d SKIP LOCKED
@@ -58,10 +58,21 @@ func (l *Ledger) ClaimDue(ctx context.Context, partner string, limit int) ([]Wor
 	if err != nil {
 		return nil, fmt.Errorf("claim due operations of %s: %w", partner, err)
 	}
+	if len(work) == 0 {
+		return nil, l.checkAtHome(ctx) // the guard lets nothing through elsewhere, which must not look like an empty sweep
+	}
 	if err := l.remember(ctx, work); err != nil {
 		return nil, fmt.Errorf("read %d claimed operations of %s: %w", len(work), partner, err)
 	}
 	return work, nil
+}
+
+func (l *Ledger) checkAtHome(ctx context.Context) error {
+	id, err := l.Identity(ctx)
+	if err == nil && id.Moved() {
+		err = ErrMoved
+	}
+	return err
 }
 
 // lookAtParked takes parked operations whose look-up is due, and puts the next one a day ahead. It claims nothing.

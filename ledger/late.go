@@ -15,8 +15,11 @@ type Late struct {
 	Facts []Fact
 }
 
-// verdictAuthorized is the one verdict that is exempt from the fence.
-const verdictAuthorized = "authorized"
+// verdictAuthorized is the one verdict that is exempt from the fence; beside verdictMismatch it decides nothing.
+const (
+	verdictAuthorized = "authorized"
+	verdictMismatch   = "mismatch"
+)
 
 // Append keeps evidence found outside of a claim. Authorized evidence decides an unfinished operation; against another outcome it sets
 // contradicted_at, publishes `contradicted` and pauses the partner. Evidence for an unknown key is kept as a stray.
@@ -90,13 +93,18 @@ func keepEvidenceIn(ctx context.Context, tx pgx.Tx, claim Claim, facts []Fact, w
 	return RecordResult{Answer: Fenced, State: s.state}, nil
 }
 
+// authorizedEvidence finds what may decide: a transfer, and no mismatch beside it.
 func authorizedEvidence(facts []Fact) (Fact, bool) {
+	var found Fact
 	for _, f := range facts {
-		if f.Verdict == verdictAuthorized && f.TransferID != "" {
-			return f, true
+		if f.Verdict == verdictMismatch {
+			return Fact{}, false
+		}
+		if found.TransferID == "" && f.Verdict == verdictAuthorized {
+			found = f
 		}
 	}
-	return Fact{}, false
+	return found, found.TransferID != ""
 }
 
 // decideLate lets Authorized evidence decide an unfinished operation, or contradict a finished one.

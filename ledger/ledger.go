@@ -147,6 +147,10 @@ func (i Identity) Moved() bool { return i.System != i.FoundSystem || i.Timeline 
 // currentTimeline reads the timeline being written, from memory; the control file lags behind a promotion.
 const currentTimeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`
 
+// atHome is true of the ledger_identity row while the ledger lives where it remembers to. A restored dump is at home on no other server,
+// whatever its timeline.
+const atHome = `timeline = ` + currentTimeline + ` AND system_identifier = (SELECT system_identifier::text FROM pg_control_system())`
+
 // Identity reads both sides.
 func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
 	var id Identity
