@@ -84,10 +84,19 @@ func TestHostilityKeepsTheReferenceProfile(t *testing.T) {
 	r.bank.Advance(5 * time.Second) // the visibility bound
 	r.bank.Statement(func(transfer banksim.Transfer) bool {
 		statements++
-		found := r.lookUp(transfer.Key)
-		for ; found.status != 200 || found.err != nil || final(answer{status: 200, body: found.body}); found = r.lookUp(transfer.Key) {
+		for { // the look-up is hostile too, but a whole answer is a true one
+			a := r.lookUp(transfer.Key)
+			if a.err == nil && a.status == 200 && strings.HasPrefix(a.body, `{"data":[`) && strings.HasSuffix(a.body, `"}]}`) {
+				if !strings.Contains(a.body, `"id":"`+transfer.ID+`"`) {
+					t.Errorf("%s is in the statement and not found by its key: %s", transfer.ID, a.body)
+				}
+				return true
+			}
+			if a.err == nil && a.body == `{"data":[]}` {
+				t.Errorf("%s is in the statement and nothing is found by its key", transfer.ID)
+				return true
+			}
 		}
-		return true
 	})
 	if int64(statements) < s.Executions {
 		t.Errorf("the statement has %d lines for %d executions", statements, s.Executions)
