@@ -1,0 +1,344 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// commitMessage is how pgx asks for the end of a transaction.
+const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
+
+// warm gives a ledger of one connection by way of a proxy, on which everything was described before.
+func warm(t *testing.T) (*database, *ledger.Ledger, *proxy) {
+	t.Helper()
+	db := newDatabase(t, ledger.Options{})
+	p, url := throughProxy(t, db.urls.Worker)
+	l := db.as(url, ledger.Options{MaxConns: 1})
+	w := newWish()
+	mustRecord(t, l, ledger.Schedule(mustClaim(t, l, w), false, 0, verdict("not_executed")))
+	work := sweepOne(t, l)
+	wantAttempt(t, l, intend(work, w.Intention), ledger.AttemptCommitted)
+	mustRecord(t, l, ledger.Park(work.Claim, "patience_over", true, verdict("unknown")))
+	if r := l.Append(context.Background(), []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{authorizedLate("tr_0")}}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	return db, l, p
+}
+
+func wantLost(t *testing.T, l *loss) {
+	t.Helper()
+	if !l.happened() {
+		t.Fatal("no reply was lost: the test proves nothing")
+	}
+}
+
+func TestD1_TheReplyToAClaimIsLost(t *testing.T) {
+	db, l, p := warm(t)
+	w := newWish()
+	lost := p.lose("INSERT INTO attempts", func() {
+		db.wantCount(1, "operations committed before the cut", `SELECT count(*) FROM operations WHERE key = $1`, w.Key)
+	})
+	c := mustClaim(t, l, w)
+	wantLost(t, lost)
+	db.wantCount(1, "operations under our token and fence", `SELECT count(*) FROM operations WHERE (key, claim_token, fence, unobserved) = ($1, $2, 1, 1)`, w.Key, c.Token)
+	db.wantCount(1, "attempts", `SELECT count(*) FROM attempts WHERE operation_id = $1`, c.OperationID)
+	db.wantCount(1, "payloads", `SELECT count(*) FROM payloads WHERE operation_id = $1`, c.OperationID)
+	wantAnswer(t, db.Ledger, w, ledger.Busy)
+	mustRecord(t, l, ledger.Authorize(c, "tr_1", verdict("authorized")))
+}
+
+func TestD1_TheReplyToTheClaimOfAnOpenOperationIsLost(t *testing.T) {
+	db, l, p := warm(t)
+	w := newWish()
+	w.NotBefore = time.Now().Add(time.Hour)
+	wantAnswer(t, db.Ledger, w, ledger.Scheduled)
+	w.NotBefore = time.Time{}
+	lost := p.lose("INSERT INTO attempts", nil)
+	c := mustClaim(t, l, w)
+	wantLost(t, lost)
+	db.wantCount(1, "operations under our token and fence", `SELECT count(*) FROM operations WHERE (key, claim_token, fence, unobserved) = ($1, $2, 1, 1)`, w.Key, c.Token)
+	db.wantCount(1, "attempts", `SELECT count(*) FROM attempts WHERE operation_id = $1`, c.OperationID)
+}
+
+// TestD1_PausedBeforeTheClaimIsAskedForAgain: what was claimed may not start any more, so the caller is not told that it may.
+func TestD1_PausedBeforeTheClaimIsAskedForAgain(t *testing.T) {
+	db, l, p := warm(t)
+	w := newWish()
+	lost := p.lose("INSERT INTO attempts", func() {
+		if err := db.Pause(context.Background(), ledger.ScopeAll, "", "stop", "ann"); err != nil {
+			t.Error(err)
+		}
+	})
+	wantAnswer(t, l, w, ledger.Busy)
+	wantLost(t, lost)
+	if e := explain(t, db.Ledger, w); e.State != ledger.StateClaimed || !e.InDoubt || len(e.Attempts) != 1 {
+		t.Errorf("explained %+v", e)
+	}
+}
+
+func TestD1_TheReplyToARecordIsLost(t *testing.T) {
+	for _, record := range []func(ledger.Claim) ledger.Record{
+		func(c ledger.Claim) ledger.Record { return ledger.Authorize(c, "tr_1", verdict("authorized")) },
+		func(c ledger.Claim) ledger.Record { return ledger.Reject(c, "account_closed", verdict("rejected")) },
+		func(c ledger.Claim) ledger.Record { return ledger.Park(c, "mismatch", true, verdict("mismatch")) },
+		func(c ledger.Claim) ledger.Record { return ledger.Schedule(c, true, time.Hour, verdict("unknown")) },
+	} {
+		db, l, p := warm(t)
+		w := newWish()
+		r := record(mustClaim(t, l, w))
+		t.Run(string(r.Next), func(t *testing.T) {
+			lost := p.lose("INSERT INTO entries", nil)
+			mustRecord(t, l, r)
+			wantLost(t, lost)
+			db.wantCount(1, "observations", `SELECT count(*) FROM observations WHERE operation_id = $1`, r.Claim.OperationID)
+			db.wantCount(0, "late observations", `SELECT count(*) FROM observations WHERE kind = 'late'`)
+			db.wantCount(0, "contradictions", `SELECT count(*) FROM operations WHERE contradicted_at IS NOT NULL`)
+			wantEvents := int64(1)
+			if r.Next == ledger.StateOpen {
+				wantEvents = 0
+			}
+			db.wantCount(wantEvents, "events", `SELECT count(*) FROM outbox WHERE operation_id = $1`, r.Claim.OperationID)
+			wantState(t, db.Ledger, w, r.Next)
+		})
+	}
+}
+
+func TestD1_TheReplyToARecordIsLostAndTheSweepComesBetween(t *testing.T) {
+	db, l, p := warm(t)
+	r := ledger.Schedule(mustClaim(t, l, newWish()), true, 0, verdict("unknown"))
+	var work ledger.Work
+	lost := p.lose("INSERT INTO entries", func() { work = sweepOne(t, db.Ledger) })
+	if result := recordOne(t, l, r); result.Answer != ledger.Fenced || result.State != ledger.StateClaimed {
+		t.Errorf("record: %+v, want fenced: it cannot be told apart from another's", result)
+	}
+	wantLost(t, lost)
+	db.wantCount(1, "observations, as recorded", `SELECT count(*) FROM observations WHERE operation_id = $1 AND kind = 'verdict'`, r.Claim.OperationID)
+	db.wantCount(1, "observations", `SELECT count(*) FROM observations WHERE operation_id = $1`, r.Claim.OperationID)
+	mustRecord(t, db.Ledger, ledger.Authorize(work.Claim, "tr_1", verdict("authorized")))
+}
+
+func TestD1_TheReplyToCommitAttemptsIsLost(t *testing.T) {
+	db, l, p := warm(t)
+	w := newWish()
+	mustRecord(t, l, ledger.Schedule(mustClaim(t, l, w), false, 0, verdict("not_executed")))
+	work := sweepOne(t, l)
+	lost := p.lose("WITH resend", nil)
+	wantAttempt(t, l, intend(work, w.Intention), ledger.AttemptCommitted)
+	wantLost(t, lost)
+	db.wantCount(1, "attempts under the claim", `SELECT count(*) FROM attempts WHERE (operation_id, fence, claim_token) = ($1, 2, $2)`, work.Claim.OperationID, work.Claim.Token)
+	db.wantCount(2, "attempts", `SELECT count(*) FROM attempts WHERE operation_id = $1`, work.Claim.OperationID)
+}
+
+func TestD1_TheReplyToAnAppendIsLost(t *testing.T) {
+	db, l, p := warm(t)
+	w := newWish()
+	mustRecord(t, l, ledger.Park(mustClaim(t, l, w), "patience_over", true))
+	lost := p.lose(commitMessage, nil)
+	r := l.Append(context.Background(), []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{authorizedLate("tr_late")}}})[0]
+	wantLost(t, lost)
+	if r.Err != nil || r.State != ledger.StateAuthorized {
+		t.Errorf("append: %+v", r)
+	}
+	db.wantCount(1, "observations", `SELECT count(*) FROM observations JOIN operations o ON o.id = operation_id WHERE key = $1`, w.Key)
+	decided(t, db, w, 2)
+	if e := explain(t, db.Ledger, w); !e.ContradictedAt.IsZero() {
+		t.Error("its own evidence contradicted it")
+	}
+}
+
+func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	super := connect(t, db.urls.Superuser)
+	w := newWish()
+	c := mustClaim(t, db.Ledger, w)
+	old := c
+	old.Fence++ // a stale one goes through the transaction of keepEvidence
+	for name, call := range map[string]func(context.Context, *ledger.Ledger) error{
+		"record": func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Record(ctx, []ledger.Record{ledger.Reject(c, "x")})[0].Err
+		},
+		"append": func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Append(ctx, []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{verdict("unknown")}}})[0].Err
+		},
+		"claim": func(ctx context.Context, l *ledger.Ledger) error { return l.Claim(ctx, []ledger.Wish{w})[0].Err },
+		"renew": func(ctx context.Context, l *ledger.Ledger) error {
+			_, err := l.Renew(ctx, []ledger.Claim{c})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := db.another(ledger.Options{MaxConns: 2})
+			tx, err := db.conn.Begin(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(context.Background(), `SELECT FROM operations FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- call(ctx, l) }()
+			eventually(t, "waiting for the lock", func() bool {
+				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND wait_event_type = 'Lock'`) == 1
+			})
+			cancel()
+			if err := <-done; err == nil {
+				t.Error("no error after the context was cancelled")
+			}
+			start := time.Now()
+			eventually(t, "an end of the abandoned query", func() bool {
+				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND state <> 'idle'`) == 0
+			})
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("something was open in the database for %v, want at most 5s", took)
+			}
+			eventually(t, "an empty pool", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
+			if err := tx.Rollback(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for range 4 { // more than the pool holds
+				if _, err := l.Explain(context.Background(), w.Key); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wantState(t, db.Ledger, w, ledger.StateClaimed)
+	mustRecord(t, db.Ledger, ledger.Authorize(c, "tr_1"))
+}
+
+func countAs(t *testing.T, conn *pgx.Conn, sql string) int64 {
+	t.Helper()
+	var n int64
+	if err := conn.QueryRow(context.Background(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestD2_AFrozenClientHoldsNoLocks: whatever a client does after it began, Postgres ends its transaction.
+func TestD2_AFrozenClientHoldsNoLocks(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	for setting, want := range map[string]string{"idle_in_transaction_session_timeout": "5s", "lock_timeout": "5s", "statement_timeout": "30s"} {
+		var got string
+		if err := db.Pool().QueryRow(context.Background(), `SELECT current_setting($1)`, setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s of the worker's role: %q, err %v; want %s", setting, got, err, want)
+		}
+	}
+}
+
+func TestD7_APoolOfOneServesTwentyWorkers(t *testing.T) {
+	db := newDatabase(t, ledger.Options{MaxConns: 1})
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var workers sync.WaitGroup
+	for i := range 20 {
+		workers.Go(func() {
+			for n := range 5 {
+				w := newWish()
+				a := db.Claim(ctx, []ledger.Wish{w})[0]
+				if a.Err != nil || a.Answer != ledger.Claimed {
+					t.Errorf("worker %d: claim %+v", i, a)
+					return
+				}
+				if _, err := db.Renew(ctx, []ledger.Claim{a.Claim}); err != nil {
+					t.Errorf("worker %d: %v", i, err)
+				}
+				r := db.Record(ctx, []ledger.Record{ledger.Authorize(a.Claim, fmt.Sprintf("tr_%d_%d", i, n), verdict("authorized"))})[0]
+				if r.Err != nil || r.Answer != ledger.Recorded {
+					t.Errorf("worker %d: record %+v", i, r)
+				}
+				if r := db.Append(ctx, []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{verdict("in_flight")}}})[0]; r.Err != nil {
+					t.Errorf("worker %d: %v", i, r.Err)
+				}
+				if _, err := db.Explain(ctx, w.Key); err != nil {
+					t.Errorf("worker %d: %v", i, err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	db.wantCount(100, "authorized", `SELECT count(*) FROM operations WHERE state = 'authorized'`)
+}
+
+// TestC11_NothingReliesOnTheSession runs whole lives on connections that forget everything after every use, as behind a pooler.
+func TestC11_NothingReliesOnTheSession(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	var releases, leftovers atomic.Int64
+	l, err := ledger.OpenAltered(context.Background(), db.urls.Worker, ledger.Options{MaxConns: 2}, func(cfg *pgxpool.Config) {
+		cfg.AfterRelease = func(conn *pgx.Conn) bool {
+			releases.Add(1)
+			var n int64
+			err := conn.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM pg_prepared_statements)
+				+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') + (SELECT count(*) FROM pg_settings WHERE source = 'session')
+				+ (SELECT count(*) FROM pg_listening_channels()) + (SELECT count(*) FROM pg_cursors WHERE name <> '')`,
+				pgx.QueryExecModeSimpleProtocol).Scan(&n)
+			if err != nil {
+				t.Error(err)
+			}
+			leftovers.Add(n)
+			if _, err := conn.Exec(context.Background(), `DISCARD ALL`, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Error(err)
+			}
+			return true
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	ctx := context.Background()
+	var lives sync.WaitGroup
+	for range 4 {
+		lives.Go(func() {
+			for range 10 {
+				w := newWish()
+				a := l.Claim(ctx, []ledger.Wish{w})[0]
+				if a.Answer != ledger.Claimed {
+					t.Errorf("claim: %+v", a)
+					continue
+				}
+				if r := l.Record(ctx, []ledger.Record{ledger.Schedule(a.Claim, true, time.Hour, verdict("unknown"))})[0]; r.Answer != ledger.Recorded {
+					t.Errorf("record: %+v", r)
+				}
+				if r := l.Append(ctx, []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{authorizedLate("tr_late")}}})[0]; r.Answer != ledger.LateAuthorized {
+					t.Errorf("append: %+v", r)
+				}
+				if e, err := l.Explain(ctx, w.Key); err != nil || e.State != ledger.StateAuthorized {
+					t.Errorf("explain: %+v, err %v", e.Summary, err)
+				}
+			}
+		})
+	}
+	lives.Wait()
+	use := func(name string, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	events, err := l.Unpublished(ctx, 10)
+	use("unpublished", err)
+	use("mark published", l.MarkPublished(ctx, []int64{events[0].Ref}))
+	use("pause", l.Pause(ctx, ledger.ScopeAll, "", "why", "ann"))
+	use("resume", l.Resume(ctx, ledger.ScopeAll, "", "why", "ann"))
+	_, err = l.Gauges(ctx)
+	use("gauges", err)
+	_, _, err = l.List(ctx, ledger.Filter{})
+	use("list", err)
+	use("check", l.Check(ctx))
+	eventually(t, "the last release", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
+	if releases.Load() < 160 || leftovers.Load() != 0 {
+		t.Errorf("%d releases, %d things left on a session; want at least 160, none", releases.Load(), leftovers.Load())
+	}
+}
