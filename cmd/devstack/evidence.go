@@ -263,5 +263,13 @@ func (w *witnesses) leftOver(ctx context.Context, most int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what is left: %w", err)
 	}
-	return lines, nil
+	rows, err = w.ledger.Query(ctx, "SELECT concat_ws(' ', scope, name, 'is paused by', by || ':', reason) FROM pauses ORDER BY at")
+	if err != nil {
+		return nil, fmt.Errorf("read the pauses: %w", err)
+	}
+	paused, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the pauses: %w", err)
+	}
+	return append(paused, lines...), nil
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 )
 
 // errNotHeld means that the run was judged, and lost.
@@ -72,6 +72,11 @@ func prove(ctx context.Context, o options, s *services, say *progress) (*judgeme
 		return nil, err
 	}
 	defer w.close()
+	op, err := openOperator(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer op.close()
 	before, err := w.standing(ctx)
 	if err != nil {
 		return nil, err
@@ -83,15 +88,18 @@ func prove(ctx context.Context, o options, s *services, say *progress) (*judgeme
 	say.expect(len(m.messages))
 	say.line("publish %d jobs, and %d repeated, conflicting and malformed messages", o.jobs, len(m.messages)-o.jobs)
 	var all publication
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		var err error
-		all, err = publish(groupCtx, s, m, say)
-		return err
-	})
+	publishing, stop := context.WithCancel(ctx)
 	published := make(chan error, 1)
-	go func() { published <- group.Wait() }()
-	if err := watch(ctx, o, s, w, say, before.finished(), published); err != nil {
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		var err error
+		all, err = publish(publishing, s, m, say)
+		published <- err
+	})
+	defer publisher.Wait()
+	defer stop()
+	watcher := &watcher{services: s, witnesses: w, operator: op, say: say, kills: newKillPlan(o), before: before}
+	if err := watcher.watch(ctx, o.wait, published); err != nil {
 		return nil, err
 	}
 	ev, err := w.collect(ctx, all)
@@ -121,50 +129,86 @@ func tellLeftOver(ctx context.Context, w *witnesses, say *progress, n int) error
 	return nil
 }
 
-// watch shows progress and kills the worker on the way, until nothing more happens by itself or the longest wait is over.
-func watch(ctx context.Context, o options, s *services, w *witnesses, say *progress, before int, published <-chan error) error {
-	plan := newKillPlan(o)
-	deadline := time.After(o.wait)
+// patience is how long a run may stand still: longer than every delay between two tries that it can come to.
+const patience = 2 * time.Minute
+
+// watcher follows a run to its end.
+type watcher struct {
+	services  *services
+	witnesses *witnesses
+	operator  *operator
+	say       *progress
+	kills     *killPlan
+
+	before   standing // an earlier run in the same directory may have left something
+	last     standing
+	moved    time.Time
+	attended time.Time
+	calm     int
+}
+
+// watch shows progress, kills the worker on the way and plays the operator, until nothing more happens by itself. What is not
+// finished when it stands still, or when the longest wait is over, is the judge's business.
+func (w *watcher) watch(ctx context.Context, wait time.Duration, published <-chan error) error {
+	deadline := time.After(wait)
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
-	everything, quiet := false, 0
+	w.moved = time.Now()
 	for {
 		select {
 		case err := <-published:
 			if err != nil {
 				return err
 			}
-			everything, published = true, nil
+			published = nil
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			say.line("waited %s, and not everything is finished", o.wait)
+			w.say.line("waited %s, and not everything is finished", wait)
 			return nil
 		case <-tick.C:
 		}
-		now, err := w.standing(ctx)
-		if err != nil {
+		over, err := w.step(ctx, published == nil)
+		if over || err != nil {
 			return err
-		}
-		say.standing(now)
-		if plan.due(now.finished() - before) {
-			if err := s.worker.kill(); err != nil {
-				return err
-			}
-			say.killed()
-			continue
-		}
-		if err := s.worker.check(); err != nil {
-			return err
-		}
-		// Ledger, broker and bank are asked one after the other: only two calm answers in a row are calm.
-		if quiet++; !everything || !plan.empty() || !now.done() {
-			quiet = 0
-		}
-		if quiet >= 2 {
-			return nil
 		}
 	}
+}
+
+// step looks once at everything, and says whether the run is over.
+func (w *watcher) step(ctx context.Context, published bool) (bool, error) {
+	now, err := w.witnesses.standing(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.say.standing(now)
+	if now != w.last {
+		w.last, w.moved = now, time.Now()
+	}
+	if w.kills.due(now.finished() - w.before.finished()) {
+		w.say.killed()
+		return false, w.services.worker.kill()
+	}
+	if err := w.services.worker.check(); err != nil {
+		return false, err
+	}
+	if time.Since(w.attended) > 250*time.Millisecond {
+		w.attended = time.Now()
+		if resumed, err := w.operator.attend(ctx); err != nil {
+			return false, err
+		} else if resumed {
+			w.say.line("the bank said that our float was empty, and the worker paused it: filled up and resumed")
+		}
+	}
+	if time.Since(w.moved) > patience {
+		w.say.line("nothing has moved for %s", patience)
+		return true, nil
+	}
+	// Ledger, broker and bank are asked one after the other: only two calm answers in a row are calm.
+	if w.calm++; !published || !w.kills.empty() || !now.done() {
+		w.calm = 0
+	}
+	return w.calm >= 2, nil
 }
 
 // killPlan is at how many finished operations the worker is killed: spread over the run, at random places.

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// TestMain lets the children of devstack be this test program.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		os.Exit(exitCode(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+var lastLine = regexp.MustCompile(`^proved: keys=(\d+) authorized=(\d+) rejected=(\d+) cancelled=(\d+) parked=(\d+) dead=(\d+) twice=0 lost=0$`)
+
+func TestRun_OnceHoldsAgainstTheHostileBank(t *testing.T) {
+	var out, log bytes.Buffer
+	dir := filepath.Join(t.TempDir(), "devstack")
+	err := run(t.Context(), []string{"--once", "--jobs", "160", "--kills", "2", "--seed", "5", "--dir", dir}, &out, &log)
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, &log, &out)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	found := lastLine.FindStringSubmatch(lines[len(lines)-1])
+	if found == nil {
+		t.Fatalf("last line %q", lines[len(lines)-1])
+	}
+	// 160 keys; 10 conflicts and 10 malformed messages are dead letters; 3 keys have expired (7, 57 and 107), and 157.
+	if found[1] != "160" || found[6] != "20" || found[4] != "4" {
+		t.Errorf("last line %q", found[0])
+	}
+	log.Reset()
+	out.Reset()
+	if err := run(t.Context(), []string{"--once", "--jobs", "16", "--kills", "0", "--dir", dir, "--calm"}, &out, &log); err != nil {
+		t.Errorf("a second run in the same directory: %v\n%s%s", err, &log, &out)
+	}
+}
+
+// TestProve_SeesWhatTheBankDidByItself pays a transfer behind the worker's back.
+func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
+	var log bytes.Buffer
+	o, err := parseOptions([]string{"--jobs", "16", "--kills", "0", "--calm"}, &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := newProgress(&log)
+	s, err := startServices(t.Context(), o, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	pay(t, s)
+	j, err := prove(t.Context(), o, s, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.held() || !strings.HasPrefix(j.String(), "not proved: ") {
+		t.Errorf("held: %s", j)
+	}
+	for _, want := range []string{"nobody asked for", "before their attempt was committed"} {
+		if !slices.ContainsFunc(j.violations, func(v string) bool { return strings.Contains(v, want) }) {
+			t.Errorf("no violation says %q: %q", want, j.violations)
+		}
+	}
+}
+
+func pay(t *testing.T, s *services) {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(s.dir, "bank.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"amount":"1.00","currency":"GBP","beneficiary":{"name":"A N Example","sort_code":"200000","account_number":"55779911"},"reference":"x","end_to_end_id":"AAAAAAAAAAAAAAAAAAAAAAAAAA"}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.bank.URL+"/v1/transfers", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = http.Header{"Authorization": {"Bearer " + string(token)}, "Idempotency-Key": {"0b9e5a0e-0000-8000-8000-000000000001"}, "Content-Type": {"application/json"}}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("status %d, %v", response.StatusCode, err)
+	}
+}
+
+func TestRun_StopsWhenInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, log bytes.Buffer
+	err := run(ctx, []string{"--once"}, &out, &log)
+	if code := exitCode(err, &log); code != 130 {
+		t.Errorf("exit code %d of %v", code, err)
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, 0}, {pflag.ErrHelp, 0}, {errNotHeld, 1}, {errors.New("x"), 1},
+		{fmt.Errorf("%w: x", errUsage), 2}, {fmt.Errorf("x: %w", context.Canceled), 130},
+	} {
+		if code := exitCode(test.err, new(bytes.Buffer)); code != test.code {
+			t.Errorf("%v: %d, want %d", test.err, code, test.code)
+		}
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	o, err := parseOptions(nil, new(bytes.Buffer))
+	if err != nil || o.once || o.jobs != 1000 || o.kills != 2 || o.wait != 200*time.Second {
+		t.Errorf("defaults %+v, %v", o, err)
+	}
+	for _, args := range [][]string{{"x"}, {"--jobs", "0"}, {"--kills", "-1"}, {"--nonsense"}} {
+		if _, err := parseOptions(args, new(bytes.Buffer)); !errors.Is(err, errUsage) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestKillPlan_SpreadOverTheRun(t *testing.T) {
+	p := newKillPlan(options{jobs: 1000, kills: 50, seed: 3})
+	if len(p.at) != 50 || !slices.IsSorted(p.at) || p.at[49] >= 850 {
+		t.Fatalf("plan %v", p.at)
+	}
+	p.at = []int{5, 7}
+	if p.due(4) || !p.due(9) || p.empty() || !p.due(9) || !p.empty() || p.due(9) {
+		t.Error("each kill is due once, when its place is reached")
+	}
+}
