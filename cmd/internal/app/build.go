@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,7 +80,7 @@ func problems(path string, err error) []config.Problem {
 		}
 		return found
 	}
-	return []config.Problem{{Path: path, Text: err.Error()}}
+	return []config.Problem{{Path: path, Text: strings.ReplaceAll(err.Error(), "\n", "; ")}}
 }
 
 func asProblems(path string, err error) []config.Problem {

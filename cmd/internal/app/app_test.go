@@ -1,0 +1,316 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/money"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+func TestEveryConfiguredAdapterExists(t *testing.T) {
+	for _, name := range config.Adapters() {
+		adapter, err := AdapterOf(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := adapter.Profile().Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := AdapterOf("none"); err == nil {
+		t.Error("an unknown adapter is an error")
+	}
+}
+
+// Constants of CONTRACT section 4, written by hand.
+func TestRenderEvent(t *testing.T) {
+	got, err := render(ledger.Event{
+		Ref: 7, ID: "e1", Type: "rejected", Key: uuid.MustParse("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11"), Source: "wallet", Route: "kwd-swift",
+		Partner: "northbank", Amount: money.Amount{Minor: 18600, Currency: "KWD"}, Code: "account_closed", TraceParent: "00-x",
+		OccurredAt: time.Date(2026, 12, 24, 1, 2, 3, 4000, time.FixedZone("", 3600)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"event_id":"e1","type":"rejected","key":"01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11","occurred_at":"2026-12-24T00:02:03.000004Z",` +
+		`"amount":"18.600","currency":"KWD","partner":"northbank","code":"account_closed"}`
+	if string(got.Body) != want || got.Subject != "withdrawals.events.kwd-swift.wallet.rejected" || got.ID != "e1" || got.Ref != 7 || got.TraceParent != "00-x" {
+		t.Errorf("%s\n%+v\nwant\n%s", got.Body, got, want)
+	}
+}
+
+func TestNothingIsPulledBeforeItIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		broken.Store(true)
+		ready := NewReady(zerolog.Nop(), Check{"ledger", func(context.Context) error {
+			if broken.Load() {
+				return errors.New("away")
+			}
+			return nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ready.Run(ctx) }()
+		acquired := make(chan int, 1)
+		acquire := func() {
+			n, err := intake{ready, freeSlots{}}.Acquire(ctx, 5)
+			if err == nil {
+				acquired <- n
+			}
+		}
+		go acquire()
+		time.Sleep(time.Minute) // virtual
+		if len(acquired) != 0 || !slices.Equal(ready.Reasons(), []Reason{{"ledger", "away"}}) {
+			t.Fatalf("slots were handed out: %d, reasons %v", len(acquired), ready.Reasons())
+		}
+		broken.Store(false)
+		time.Sleep(readyEvery)
+		synctest.Wait()
+		if n := <-acquired; n != 5 || len(ready.Reasons()) != 0 {
+			t.Errorf("acquired %d, reasons %v", n, ready.Reasons())
+		}
+		broken.Store(true)
+		time.Sleep(readyEvery)
+		synctest.Wait()
+		go acquire()
+		time.Sleep(time.Minute)
+		if len(acquired) != 0 {
+			t.Error("slots were handed out after the ledger went away again")
+		}
+		cancel()
+		if err := <-ended; err != nil || !slices.Equal(ready.Reasons(), []Reason{{"shutdown", "stopping"}}) {
+			t.Errorf("%v, %v", err, ready.Reasons())
+		}
+	})
+}
+
+type freeSlots struct{}
+
+func (freeSlots) Acquire(_ context.Context, most int) (int, error) { return most, nil }
+func (freeSlots) Release(int)                                      {}
+
+// A check that hangs must not hold the answer.
+func TestD12_HealthAnswersWhileADependencyHangs(t *testing.T) {
+	ready := NewReady(zerolog.Nop(), Check{"ledger", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+	go ready.Judge(t.Context())
+	server := httptest.NewServer(HealthHandler(ready, prometheus.NewRegistry()))
+	defer server.Close()
+	for path, want := range map[string]string{
+		"/livez": "200 ok\n", "/readyz": `503 {"ready":false,"reasons":[{"check":"start","reason":"not judged yet"}]}` + "\n", "/metrics": "200 ",
+	} {
+		code, body := get(server.URL + path)
+		if got := fmt.Sprintf("%d %s", code, body); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func get(url string) (int, string) {
+	response, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestTheFirstPartThatEndsStopsAllOthers(t *testing.T) {
+	var ended atomic.Int32
+	waits := func(ctx context.Context) error { <-ctx.Done(); ended.Add(1); return ctx.Err() }
+	broken := errors.New("broken")
+	cases := []struct {
+		name     string
+		ends     part
+		lasting  bool
+		want     string
+		isBroken bool
+	}{
+		{"an error", part{"x", func(context.Context) error { return broken }}, false, "x: broken", true},
+		{"no error", part{"x", func(context.Context) error { return nil }}, false, "x ended by itself", false},
+		{"an error of what outlasts", part{"x", func(context.Context) error { return broken }}, true, "x: broken", true},
+	}
+	for _, c := range cases {
+		ended.Store(0)
+		p := &parts{log: zerolog.Nop(), working: []part{{"w", waits}}, outlasting: []part{{"o", waits}}}
+		if c.lasting {
+			p.outlasting = append(p.outlasting, c.ends)
+		} else {
+			p.working = append(p.working, c.ends)
+		}
+		err := p.run(t.Context())
+		if err == nil || err.Error() != c.want || errors.Is(err, broken) != c.isBroken || ended.Load() != 2 {
+			t.Errorf("%s: %v, %d others ended; want %s", c.name, err, ended.Load(), c.want)
+		}
+	}
+}
+
+func TestWhatOutlastsEndsAfterTheWork(t *testing.T) {
+	var order []string
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &parts{
+		log: zerolog.Nop(),
+		working: []part{{"w", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			order = append(order, "work")
+			return nil
+		}}},
+		outlasting: []part{{"o", func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, "relay")
+			return nil
+		}}},
+	}
+	if err := p.run(ctx); err != nil || !slices.Equal(order, []string{"work", "relay"}) {
+		t.Errorf("%v, %v", order, err)
+	}
+}
+
+// A worker whose database is away starts, says so, pulls nothing, and stops when told to.
+func TestWorkerWithoutADatabaseIsAliveAndNotReady(t *testing.T) {
+	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Shutdown() }()
+	health := freeAddress(t)
+	c := workerConfig(t, server.URL(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=1", health)
+	provision(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- RunWorker(ctx, c, zerolog.Nop()) }()
+	var body string
+	deadline := time.After(30 * time.Second)
+	for !strings.Contains(body, `"check":"ledger"`) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the worker ended: %v", err)
+		case <-deadline:
+			t.Fatalf("not within 30 s: %s", body)
+		case <-time.After(20 * time.Millisecond):
+		}
+		_, body = get("http://" + health + "/readyz")
+	}
+	if code, _ := get("http://" + health + "/livez"); code != http.StatusOK {
+		t.Errorf("/livez: %d", code)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+}
+
+func provision(t *testing.T, c *config.Config) {
+	t.Helper()
+	nc, err := Connect(c, queue.RoleProvisioner, "", zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	wanted, err := Topology(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.Provision(t.Context(), nc, wanted); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+func workerConfig(t *testing.T, broker, database, health string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"token": "secret\n", "paidonce.yaml": fmt.Sprintf(`
+nats: { url: %q, replicas: 1 }
+database: { url: %q, max_conns: 4 }
+worker: { in_flight: 8 }
+partners:
+  north: { adapter: reference, base_url: "http://127.0.0.1:1", credential_id: c1, token_file: %q, max_in_flight: 8 }
+routes: { gbp-fps: { partner: north, currencies: [GBP] } }
+sources: { wallet: { routes: [gbp-fps] } }
+health: { listen: %q }
+`, broker, database, filepath.Join(dir, "token"), health)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := config.Load(config.Input{File: filepath.Join(dir, "paidonce.yaml"), Rules: Rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRulesSpeakAllAtOnce(t *testing.T) {
+	c := workerConfig(t, "nats://127.0.0.1:1", "postgres://a@b/c", "")
+	c.Worker.AckWait = 2 * time.Minute
+	c.Partners["north"].Timeout = 70 * time.Second
+	c.Partners["north"].MaxInFlight = 1 << 20
+	var texts []string
+	for _, rule := range Rules() {
+		for _, p := range rule(c) {
+			texts = append(texts, p.Path+": "+p.Text)
+		}
+	}
+	for _, want := range []string{
+		"worker: ack wait (2m0s) must be shorter than the lease (1m0s)",
+		"worker: partner north: lease (1m0s) must be longer than its timeout and the record margin (1m10s + 5s)",
+		"worker: partner north: shutdown grace (45s) must be longer than its timeout and the record margin (1m10s + 5s)",
+	} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("%q is missing in %q", want, texts)
+		}
+	}
+	if !slices.ContainsFunc(texts, func(text string) bool {
+		return strings.HasPrefix(text, "partners.north: ") && strings.Contains(text, "max in flight is above the profile's")
+	}) {
+		t.Errorf("the profile's limit is not checked: %q", texts)
+	}
+}
+
+func TestNeedWorker(t *testing.T) {
+	c, err := config.Load(config.Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found config.Problems
+	if err := NeedWorker(c); !errors.As(err, &found) || len(found) != 4 {
+		t.Errorf("%v", err)
+	}
+}
