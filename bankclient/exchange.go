@@ -22,8 +22,9 @@ const sealed = 1 << 8
 type exchange struct {
 	phase     atomic.Uint32 // a Phase, or sealed
 	wrote     atomic.Bool   // the whole request was handed to the connection
-	early     atomic.Bool   // the answer began before the request was handed over: it may be another request's
+	early     atomic.Bool   // the answer lay there before the request was written: it is another request's
 	conn      net.Conn
+	watched   *watched // nil over HTTP/2
 	reused    bool
 	hooks     httptrace.ClientTrace // made once
 	trace     httptrace.ClientTrace // copy for one call, as httptrace may write to it
@@ -53,6 +54,9 @@ func newExchange() *exchange {
 
 func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	x.conn, x.reused = info.Conn, info.Reused
+	if x.watched = watchedOf(info.Conn); x.watched != nil {
+		x.watched.begin()
+	}
 	x.advance(PhaseConnected)
 }
 
@@ -72,7 +76,7 @@ func (x *exchange) wroteRequest(info httptrace.WroteRequestInfo) {
 }
 
 func (x *exchange) gotFirstByte() {
-	if !x.wrote.Load() {
+	if x.watched != nil && !x.watched.answered() {
 		x.early.Store(true)
 	}
 	x.advance(PhaseFirstByte)
@@ -152,7 +156,7 @@ func (p *pool) put(x *exchange) {
 	x.phase.Store(0)
 	x.wrote.Store(false)
 	x.early.Store(false)
-	x.conn, x.reused, x.status, x.answer = nil, false, 0, nil
+	x.conn, x.watched, x.reused, x.status, x.answer = nil, nil, false, 0, nil
 	x.body, x.elapsed = x.body[:0], 0
 	x.reader.Reset(nil)
 	p.free.Put(x)

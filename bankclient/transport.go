@@ -30,9 +30,12 @@ func newTransport(cfg Config, profile Profile) *http.Transport {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(profile.AllowsHTTP2)
 
-	dial := cfg.DialContext
+	dial := dialer(cfg.DialContext)
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: cfg.DialTimeout}).DialContext
+	}
+	if !profile.AllowsHTTP2 {
+		dial = watch(dial)
 	}
 	return &http.Transport{
 		Proxy:                  cfg.Proxy,

@@ -1,0 +1,63 @@
+package bankclient
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+)
+
+// watched is a connection that knows whether bytes came in after the current request began to go out. net/http hands bytes
+// that lay on a kept-alive connection before (a second answer to the request before ours) to the next request as its answer;
+// an error answer carries no echo that could tell.
+type watched struct {
+	net.Conn
+	state atomic.Uint32
+}
+
+// States of a watched connection. Only bytes that are read in watchAsked lead to watchAnswered.
+const (
+	watchIdle     = iota // a request has got the connection
+	watchAsked           // its first byte was handed to the kernel
+	watchAnswered        // something came back after that
+)
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.state.CompareAndSwap(watchIdle, watchAsked) // before the bytes leave, so that no answer can overtake it
+	return w.Conn.Write(b)
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		w.state.CompareAndSwap(watchAsked, watchAnswered)
+	}
+	return n, err
+}
+
+// begin is called when a request has got the connection, before it is written.
+func (w *watched) begin() { w.state.Store(watchIdle) }
+
+// answered says whether the bytes at hand can be the answer to the current request.
+func (w *watched) answered() bool { return w.state.Load() == watchAnswered }
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func watch(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{Conn: c}, nil
+	}
+}
+
+// watchedOf finds the watched connection below TLS; nil if there is none (HTTP/2 shares connections between requests).
+func watchedOf(c net.Conn) *watched {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	w, _ := c.(*watched)
+	return w
+}
