@@ -46,10 +46,11 @@ var errTwins = fmt.Errorf("another job with the same key is being claimed in the
 func newToken() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 // claimWinners inserts what is new and takes what was recorded but never claimed; with the same token again it returns the same claims.
-// Rows are locked in the order of their keys. A wish that may not start yet is recorded open, for the sweep.
+// Rows are locked in the order of their keys. A wish that may not start yet is recorded open, for the sweep. A row is new exactly when this
+// transaction made it; what hangs on a new row is inserted plainly, since every ON CONFLICT costs a second look and a second WAL record.
 const claimWinners = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM pauses) AS any_pause FROM ledger_identity WHERE timeline = ` + currentTimeline + `
+  SELECT doubt_before, EXISTS (SELECT FROM pauses) AS any_pause FROM ledger_identity WHERE ` + atHome + `
 ), wish AS MATERIALIZED (
   SELECT w.*, paused,
          NOT paused AND coalesce(w.not_before <= now(), true) AND coalesce(w.not_after > now(), true) AS start,
@@ -67,9 +68,9 @@ WITH guard AS MATERIALIZED (
   INSERT INTO operations AS o (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account,
          state, in_doubt, held, code, unobserved, fence, claim_token, lease_until, first_sent_at, partner, credential, partner_key)
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account,
-         CASE WHEN start THEN 'claimed' ELSE 'open' END::operation_state, start, paused, CASE WHEN paused THEN 'paused' END, start::int, start::int,
+         CASE WHEN start THEN 'claimed' ELSE 'open' END::operation_state, start OR doubt, paused, CASE WHEN paused THEN 'paused' END, start::int, start::int,
          CASE WHEN start THEN $21::uuid END, CASE WHEN start THEN now() + $22::int8 * interval '1 ms' END,
-         CASE WHEN start THEN CASE WHEN doubt THEN published_at ELSE now() END END,
+         CASE WHEN doubt THEN published_at WHEN start THEN now() END,
          CASE WHEN start THEN partner END, CASE WHEN start THEN credential END, CASE WHEN start THEN partner_key END
     FROM wish ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO UPDATE
@@ -79,28 +80,33 @@ WITH guard AS MATERIALIZED (
          partner = excluded.partner, credential = excluded.credential, partner_key = excluded.partner_key
    WHERE excluded.state = 'claimed'
      AND o.fingerprint = excluded.fingerprint AND o.fingerprint_version = excluded.fingerprint_version
-     AND ((o.state = 'open' AND o.fence = 0 AND NOT o.held) OR (o.state = 'claimed' AND o.claim_token = excluded.claim_token))
-  RETURNING o.id, o.key, o.fence, o.state
+     AND ((o.state = 'open' AND o.fence = 0 AND NOT o.held AND NOT o.in_doubt) OR (o.state = 'claimed' AND o.claim_token = excluded.claim_token))
+  RETURNING o.id, o.key, o.fence, o.state, o.created_at = now() AS new
 ), attempt AS (
   INSERT INTO attempts (operation_id, fence, renderer, claim_token, body_sha256, partner, credential, endpoint, partner_key, end_to_end_id)
   SELECT won.id, won.fence, w.renderer, $21, w.body_sha256, w.partner, w.credential, w.endpoint, w.partner_key, w.end_to_end_id
-    FROM won JOIN wish w USING (key) WHERE won.state = 'claimed' AND NOT w.doubt
+    FROM won JOIN wish w USING (key) WHERE won.state = 'claimed' AND NOT w.doubt AND won.new
+), attempt_again AS (
+  INSERT INTO attempts (operation_id, fence, renderer, claim_token, body_sha256, partner, credential, endpoint, partner_key, end_to_end_id)
+  SELECT won.id, won.fence, w.renderer, $21, w.body_sha256, w.partner, w.credential, w.endpoint, w.partner_key, w.end_to_end_id
+    FROM won JOIN wish w USING (key) WHERE won.state = 'claimed' AND NOT w.doubt AND NOT won.new
   ON CONFLICT DO NOTHING
 ), payload AS (
   INSERT INTO payloads (operation_id, not_before, not_after, published_at, traceparent, body)
-  SELECT won.id, w.not_before, w.not_after, w.published_at, nullif(w.traceparent, ''), w.body FROM won JOIN wish w USING (key)
-  ON CONFLICT DO NOTHING
+  SELECT won.id, w.not_before, w.not_after, w.published_at, nullif(w.traceparent, ''), w.body FROM won JOIN wish w USING (key) WHERE won.new
 ), look AS (
   INSERT INTO due (operation_id, due_at, partner)
   SELECT won.id, CASE WHEN w.start THEN now() + $22 * interval '1 ms' WHEN w.paused THEN now() + interval '10 min'
                       ELSE greatest(now(), CASE WHEN w.not_after <= now() THEN now() ELSE w.not_before END) END, w.partner
-    FROM won JOIN wish w USING (key)
-  ON CONFLICT (operation_id) DO UPDATE SET due_at = excluded.due_at, partner = excluded.partner
+    FROM won JOIN wish w USING (key) WHERE won.new
+), look_again AS (
+  UPDATE due d SET due_at = now() + $22 * interval '1 ms', partner = w.partner
+    FROM won JOIN wish w USING (key) WHERE NOT won.new AND d.operation_id = won.id
 )
 SELECT won.key, won.id, won.fence, w.doubt, now() FROM won JOIN wish w USING (key) WHERE won.state = 'claimed'`
 
 // claimLosers has its own snapshot and tells those who did not win what stands there. It can never answer "claimed": a row under our own
-// token is left out. No row at all for a key means that the guard let nothing in.
+// token is left out. No row at all for a key means that the guard let nothing in, or that the row is ours but may not start any more.
 const claimLosers = `
 SELECT w.n, o.state, o.fingerprint_version, o.fingerprint = w.fingerprint, o.held, coalesce(o.code, ''), now()
   FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS w(key, fingerprint, n)
@@ -139,9 +145,14 @@ func (l *Ledger) claimOnce(ctx context.Context, token uuid.UUID, wishes []Wish) 
 		return nil, fmt.Errorf("claim %d operations: %w", len(wishes), err)
 	}
 	for i := range answers {
-		if answers[i].Answer == NoAnswer {
-			return nil, fmt.Errorf("claim %d operations: %w", len(wishes), ErrMoved)
+		if answers[i].Answer != NoAnswer {
+			continue
 		}
+		if err := l.checkAtHome(ctx); err != nil {
+			return nil, fmt.Errorf("claim %d operations: %w", len(wishes), err)
+		}
+		// Ours from a try whose reply was lost, and paused or expired since: as it may not start, nobody sends, and the sweep takes it over.
+		answers[i] = ClaimAnswer{Answer: Busy, State: StateClaimed}
 	}
 	return answers, nil
 }

@@ -76,7 +76,6 @@ WITH record AS MATERIALIZED (
     FROM unnest($12::int8[], $13::int2[], $14::text[], $15::text[], $16::bool[], $17::text[], $18::text[], $19::text[])
       AS f(record, n, kind, verdict, authoritative, transfer_id, code, evidence)
     JOIN recorded r ON r.n = f.record
-  ON CONFLICT DO NOTHING
 ), entry AS (
   INSERT INTO entries (operation_id, event, amount_minor, currency, account)
   SELECT r.id, 'authorized', side.sign * r.amount_minor, r.currency, side.account
