@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,7 +189,7 @@ type Gauges struct {
 	OldestUnfinished time.Duration // zero = nothing unfinished
 	Unfinished       map[State]int64
 	InDoubt          int64
-	InDoubtMinor     map[string]int64     // by currency, minor units
+	InDoubtMinor     map[string]int64     // by currency, minor units; stops at the largest number there is
 	OldestInDoubt    map[string]time.Time // by partner: least first-sent time, for the key window
 	OutboxLag        time.Duration
 	OutboxPending    int64
@@ -205,14 +206,14 @@ func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
 		err := tx.QueryRow(ctx, `
 			SELECT coalesce((extract(epoch FROM now() - min(o.created_at)) * 1000)::int8, 0),
 			       (SELECT coalesce((extract(epoch FROM now() - min(at)) * 1000)::int8, 0) FROM outbox), (SELECT count(*) FROM outbox),
-			       (SELECT count(*) FROM strays), now()
-			  FROM due d JOIN operations o ON o.id = d.operation_id`).Scan(&oldest, &lag, &g.OutboxPending, &g.Strays, &g.Now)
+			       (SELECT count(*) FROM strays), (SELECT count(*) FROM operations WHERE contradicted_at IS NOT NULL), now()
+			  FROM due d JOIN operations o ON o.id = d.operation_id`).Scan(&oldest, &lag, &g.OutboxPending, &g.Strays, &g.Contradicted, &g.Now)
 		if err != nil {
 			return err
 		}
 		g.OldestUnfinished, g.OutboxLag = time.Duration(oldest)*time.Millisecond, time.Duration(lag)*time.Millisecond
 		rows, err := tx.Query(ctx, `
-			SELECT o.state, o.currency, coalesce(o.partner, ''), count(*), coalesce(sum(o.amount_minor) FILTER (WHERE doubt), 0)::int8,
+			SELECT o.state, o.currency, coalesce(o.partner, ''), count(*), least(coalesce(sum(o.amount_minor) FILTER (WHERE doubt), 0), 9223372036854775807)::int8,
 			       count(*) FILTER (WHERE doubt), min(o.first_sent_at) FILTER (WHERE doubt)
 			  FROM due d JOIN operations o ON o.id = d.operation_id
 			 CROSS JOIN LATERAL (SELECT o.in_doubt AND (o.state <> 'claimed' OR o.lease_until <= now()) AS doubt) AS x
@@ -247,7 +248,7 @@ func (g *Gauges) add(rows pgx.Rows) error {
 	if doubts == 0 {
 		return nil
 	}
-	g.InDoubtMinor[currency] += minor
+	g.InDoubtMinor[currency] += min(minor, math.MaxInt64-g.InDoubtMinor[currency])
 	if known := g.OldestInDoubt[partner]; known.IsZero() || first.Before(known) {
 		g.OldestInDoubt[partner] = first
 	}

@@ -1,8 +1,9 @@
 -- The ledger: one narrow row per operation, everything else hung on its internal id.
 --
 -- Why this shape: write cost decides speed. The caller's key, often random, lives in ONE unique index; no index covers a column that
--- changes, so nearly every update is heap-only (HOT); what is due lives in a small side table. There are no foreign keys: each would
--- lock and dirty the parent row once per child row, and nothing here is ever deleted that a child could lose.
+-- changes (but contradicted_at, set at most once), so nearly every update is heap-only (HOT); what is due lives in a small side table.
+-- There are no foreign keys: each would lock and dirty the parent row once per child row, and nothing here is ever deleted that a child
+-- could lose.
 -- Why triggers beside grants: the grants bind the application's role, the triggers bind the owner and whoever restores a dump as well.
 
 -- +goose Up
@@ -78,6 +79,7 @@ CREATE TABLE operations (
     CONSTRAINT operations_held CHECK (NOT held OR state = 'open'),
     CONSTRAINT operations_reason CHECK (NOT (held OR state IN ('rejected', 'cancelled', 'parked')) OR (code IS NOT NULL AND code <> ''))
 ) WITH (fillfactor = 50);
+CREATE INDEX operations_contradictions ON operations (contradicted_at) WHERE contradicted_at IS NOT NULL; -- empty in a good life; the alert counts it
 
 -- +goose StatementBegin
 CREATE FUNCTION refuse_operation_change() RETURNS trigger LANGUAGE plpgsql AS $$
