@@ -72,8 +72,8 @@ func (p *progress) show() {
 	}
 	p.shown = time.Now()
 	p.clear()
-	_, _ = fmt.Fprintf(p.out, "%6.1fs  published %d/%d  authorized %d  rejected %d  cancelled %d  parked %d  under way %d (in doubt %d)  queued %d  worker killed %d times",
-		time.Since(p.began).Seconds(), p.sent, p.total, p.last.authorized, p.last.rejected, p.last.cancelled, p.last.parked, p.last.underWay, p.last.inDoubt, p.last.queued, p.kills)
+	_, _ = fmt.Fprintf(p.out, "%6.1fs  published %d/%d  authorized %d  rejected %d  cancelled %d  parked %d  under way %d (in doubt %d)  queued %d  events to come %d  worker killed %d times",
+		time.Since(p.began).Seconds(), p.sent, p.total, p.last.authorized, p.last.rejected, p.last.cancelled, p.last.parked, p.last.underWay, p.last.inDoubt, p.last.queued, p.last.unpublished, p.kills)
 	if !p.terminal {
 		_, _ = fmt.Fprintln(p.out)
 	}

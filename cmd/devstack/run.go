@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -248,13 +249,14 @@ func keepRunning(ctx context.Context, s *services) error {
 func guide(s *services) string {
 	return fmt.Sprintf(`it keeps running. In another terminal:
 
-  publish   go run ./cmd/paidonce enqueue --config %[1]s --help
+  publish   go run ./cmd/paidonce enqueue --config %[1]s --source %[6]s --route %[7]s --debtor-account cust-4471 \
+              --amount 49.00 --currency GBP --name 'A N Example' --iban GB33BUKB20201555555555
   look      go run ./cmd/paidonce ops list --config %[1]s
             go run ./cmd/paidonce dead list --config %[1]s
             curl -s %[2]s/oracle/summary            (the bank's own book)
             curl -s http://%[3]s/metrics
             tail -f %[4]s
-            psql '%[5]s'
+            PGPASSWORD=$(cat %[8]s) psql -h 127.0.0.1 -p %[5]d -U paidonce_worker paidonce
   stop      Ctrl-C
-`, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.urls.Worker)
+`, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName))
 }

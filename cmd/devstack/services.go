@@ -24,15 +24,16 @@ import (
 const (
 	partnerID    = "northbank"
 	credentialID = "devstack"
+	passwordName = "database.password"
 	workerGrace  = 10 * time.Second
 )
 
 // services are everything that runs, in the order in which it is started; it is stopped the other way round.
 type services struct {
-	dir       string
-	temporary bool
-	config    string
-	urls      stack.DatabaseURLs
+	held   *stack.Directory
+	dir    string
+	config string
+	urls   stack.DatabaseURLs
 
 	postgres *stack.Postgres
 	nats     *stack.NATS
@@ -42,7 +43,7 @@ type services struct {
 
 // startServices starts everything; on an error it stops what it has started.
 func startServices(ctx context.Context, o options, say *progress) (*services, error) {
-	s := &services{dir: o.dir}
+	s := &services{}
 	if err := s.start(ctx, o, say); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
@@ -50,13 +51,14 @@ func startServices(ctx context.Context, o options, say *progress) (*services, er
 }
 
 func (s *services) start(ctx context.Context, o options, say *progress) error {
-	if err := s.makeDir(); err != nil {
+	var err error
+	if s.held, err = stack.OpenDirectory(o.dir); err != nil {
 		return err
 	}
+	s.dir = s.held.Path()
 	if err := s.startPostgres(ctx, o, say); err != nil {
 		return err
 	}
-	var err error
 	say.step("nats")
 	if s.nats, err = stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Port: o.ports.nats}); err != nil {
 		return err
@@ -86,25 +88,6 @@ func (s *services) start(ctx context.Context, o options, say *progress) error {
 		return err
 	}
 	return s.worker.awaitReady(ctx)
-}
-
-func (s *services) makeDir() error {
-	if s.dir == "" {
-		dir, err := os.MkdirTemp("", "paidonce-devstack-")
-		if err != nil {
-			return fmt.Errorf("make a directory: %w", err)
-		}
-		s.dir, s.temporary = dir, true
-	}
-	dir, err := filepath.Abs(s.dir)
-	if err != nil {
-		return fmt.Errorf("find the directory: %w", err)
-	}
-	s.dir = dir
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return fmt.Errorf("make the directory: %w", err)
-	}
-	return nil
 }
 
 func (s *services) startPostgres(ctx context.Context, o options, say *progress) error {
@@ -137,7 +120,7 @@ func (s *services) startPostgres(ctx context.Context, o options, say *progress) 
 // writeConfig writes what a real worker would be given. Times are short, so that a killed worker's operations are taken over
 // within seconds; the rules between them are the same as in production.
 func (s *services) writeConfig(token, health string) error {
-	tokenFile, passwordFile := filepath.Join(s.dir, "bank.token"), filepath.Join(s.dir, "database.password")
+	tokenFile, passwordFile := filepath.Join(s.dir, "bank.token"), filepath.Join(s.dir, passwordName)
 	database, err := url.Parse(s.urls.Worker)
 	if err != nil {
 		return errors.New("parse the database URL: it is not one")
@@ -207,8 +190,8 @@ func (s *services) stop() error {
 	if s.postgres != nil {
 		errs = append(errs, s.postgres.Stop())
 	}
-	if s.temporary {
-		errs = append(errs, os.RemoveAll(s.dir))
+	if s.held != nil {
+		errs = append(errs, s.held.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,7 +17,8 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/config"
 )
 
-// runWorker is the worker's process: what `paidonce worker --config FILE` runs.
+// runWorker is the worker's process: what `paidonce worker --config FILE` runs. It ends when its standard input does, so that it
+// does not outlive devstack where the kernel sees to nothing.
 func runWorker(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errors.New("the worker needs its configuration file")
@@ -25,6 +27,12 @@ func runWorker(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // owned by the process: a read of standard input cannot be interrupted
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
 	return app.RunWorker(ctx, settings, zerolog.New(os.Stderr).With().Timestamp().Logger())
 }
 

@@ -55,7 +55,7 @@ func clusterTemplate(ctx context.Context, binDir string, id identity) (string, e
 	if err := os.MkdirAll(filepath.Dir(template), 0o700); err != nil {
 		return "", nil // a read-only home: do without
 	}
-	scratch, err := openDirectory("")
+	scratch, err := OpenDirectory("")
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +63,7 @@ func clusterTemplate(ctx context.Context, binDir string, id identity) (string, e
 	if err == nil {
 		err = keepTemplate(scratch.path, template)
 	}
-	return template, errors.Join(err, scratch.close())
+	return template, errors.Join(err, scratch.Close())
 }
 
 // keepTemplate copies what initdb made beside its final place and renames it there, so that nobody sees half of it.

@@ -18,16 +18,17 @@ const (
 	lockName  = "lock"
 )
 
-// directory is a private directory, locked by the process that uses it.
-type directory struct {
+// Directory is a private directory, locked by the process that uses it.
+type Directory struct {
 	path      string
 	temporary bool
 	lock      *os.File
 }
 
-// openDirectory locks path, or a new temporary directory if path is "".
-func openDirectory(path string) (*directory, error) {
-	d := &directory{path: path}
+// OpenDirectory locks path, or a new temporary directory if path is "". Temporary directories of processes that were killed are
+// removed on the way.
+func OpenDirectory(path string) (*Directory, error) {
+	d := &Directory{path: path}
 	if path == "" {
 		removeAbandoned()
 		made, err := os.MkdirTemp("", dirPrefix)
@@ -50,7 +51,11 @@ func openDirectory(path string) (*directory, error) {
 	return d, nil
 }
 
-func (d *directory) close() error {
+// Path is the directory's absolute path.
+func (d *Directory) Path() string { return d.path }
+
+// Close releases the directory, and removes it if it is a temporary one.
+func (d *Directory) Close() error {
 	err := d.lock.Close()
 	if d.temporary {
 		err = errors.Join(err, os.RemoveAll(d.path))

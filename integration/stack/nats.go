@@ -23,18 +23,18 @@ type NATSOptions struct {
 // NATS is a JetStream server inside this process.
 type NATS struct {
 	server *server.Server
-	dir    *directory
+	dir    *Directory
 }
 
 // StartNATS starts a JetStream server inside this process. It handles no signals.
 func StartNATS(options NATSOptions) (*NATS, error) {
-	dir, err := openDirectory(options.Dir)
+	dir, err := OpenDirectory(options.Dir)
 	if err != nil {
 		return nil, err
 	}
 	ns, err := runNATS(options, dir.path)
 	if err != nil {
-		return nil, errors.Join(err, dir.close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	return &NATS{server: ns, dir: dir}, nil
 }
@@ -89,5 +89,5 @@ func (n *NATS) Server() *server.Server { return n.server }
 func (n *NATS) Shutdown() error {
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
-	return n.dir.close()
+	return n.dir.Close()
 }

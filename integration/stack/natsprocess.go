@@ -18,7 +18,7 @@ const childVariable = "PAIDONCE_STACK_NATS"
 // NATSProcess is a JetStream server as a child process: what a crash is tried on.
 type NATSProcess struct {
 	options NATSOptions
-	dir     *directory
+	dir     *Directory
 	process *Process
 	stdin   io.Closer // the child ends when this does
 	url     string
@@ -26,19 +26,19 @@ type NATSProcess struct {
 
 // StartNATSProcess starts a JetStream server by executing this program again; it needs Main or RunChild at its start.
 func StartNATSProcess(options NATSOptions) (*NATSProcess, error) {
-	dir, err := openDirectory(options.Dir)
+	dir, err := OpenDirectory(options.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if options.Port == 0 {
 		if options.Port, err = FreePort(); err != nil {
-			return nil, errors.Join(err, dir.close())
+			return nil, errors.Join(err, dir.Close())
 		}
 	}
 	options.Dir = dir.path
 	n := &NATSProcess{options: options, dir: dir}
 	if err := n.start(); err != nil {
-		return nil, errors.Join(err, dir.close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	return n, nil
 }
@@ -99,7 +99,7 @@ func (n *NATSProcess) Restart() error {
 func (n *NATSProcess) Shutdown() error {
 	_ = n.stdin.Close() // fails only if Kill has closed it
 	<-n.process.Done()
-	return n.dir.close()
+	return n.dir.Close()
 }
 
 // RunChild runs this process as a server if it was started as one, and says whether it did. A program that uses

@@ -31,7 +31,7 @@ type PostgresOptions struct {
 // Postgres is a private server.
 type Postgres struct {
 	options  PostgresOptions
-	dir      *directory
+	dir      *Directory
 	id       identity
 	port     int
 	password string
@@ -52,13 +52,13 @@ func StartPostgres(ctx context.Context, options PostgresOptions) (*Postgres, err
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openDirectory(options.Dir)
+	dir, err := OpenDirectory(options.Dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &Postgres{options: options, dir: dir, id: id, port: options.Port}
 	if err := p.prepare(ctx); err != nil {
-		return nil, errors.Join(err, dir.close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	for range 5 {
 		if options.Port == 0 {
@@ -71,7 +71,7 @@ func StartPostgres(ctx context.Context, options PostgresOptions) (*Postgres, err
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, dir.close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	return p, nil
 }
@@ -229,5 +229,5 @@ func (p *Postgres) Restart(ctx context.Context) error {
 // Stop ends the server and removes its directory if that was a temporary one.
 func (p *Postgres) Stop() error {
 	p.shutDown()
-	return p.dir.close()
+	return p.dir.Close()
 }
