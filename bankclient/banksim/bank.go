@@ -266,9 +266,9 @@ func (b *Bank) Quiesce(ctx context.Context) error { return b.owed.idle(ctx) }
 
 // Close stops at once: connections end, late arrivals never arrive. It waits for what runs.
 func (b *Bank) Close() error {
-	context, cancel := context.WithCancel(context.Background())
+	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	return b.stop(context)
+	return b.stop(over)
 }
 
 // Shutdown lets the requests being answered end, within ctx, and then closes.

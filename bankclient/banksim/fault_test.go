@@ -57,6 +57,11 @@ func transportChecks() map[string]check {
 			}
 			r.executed("k", 1)
 		},
+	}
+}
+
+func timingChecks() map[string]check {
+	return map[string]check{
 		"late_answer": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(f)
 			late := r.later("k")
@@ -151,6 +156,11 @@ func answerChecks() map[string]check {
 			r.executed("k", 1)
 		},
 		"two_documents": sees(201, "}\n{", 1),
+	}
+}
+
+func bodyChecks() map[string]check {
+	return map[string]check{
 		"truncated_json": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(f)
 			a := r.post("k")
@@ -248,6 +258,11 @@ func businessChecks() map[string]check {
 			r.executed("k", 1)
 			r.post("k").want(t, 200, "accepted")
 		},
+	}
+}
+
+func stateChecks() map[string]check {
+	return map[string]check{
 		"unknown_state": func(t *testing.T, r *rig, f banksim.Fault) {
 			sees(201, `"status":"under_review"`, 1)(t, r, f)
 			r.bank.Advance(2 * time.Second)
@@ -306,7 +321,7 @@ func businessChecks() map[string]check {
 	}
 }
 
-func keyAndLookUpChecks() map[string]check {
+func keyChecks() map[string]check {
 	return map[string]check{
 		"ignore_key": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.post("k").want(t, 201, "accepted")
@@ -349,6 +364,11 @@ func keyAndLookUpChecks() map[string]check {
 			r.set(f)
 			r.postBody("k", strings.Replace(body, "49.00", "50.00", 1)).want(t, 400, "idempotency_key_reused")
 		},
+	}
+}
+
+func lookUpChecks() map[string]check {
+	return map[string]check{
 		"lookup_lag": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(f)
 			a := r.post("k")
@@ -447,7 +467,9 @@ func isTimeout(err error) bool {
 
 func TestEveryFaultDoesWhatItSays(t *testing.T) {
 	checks := map[string]check{}
-	for _, group := range []map[string]check{connectionChecks(), transportChecks(), answerChecks(), businessChecks(), keyAndLookUpChecks()} {
+	for _, group := range []map[string]check{
+		connectionChecks(), transportChecks(), timingChecks(), answerChecks(), bodyChecks(), businessChecks(), stateChecks(), keyChecks(), lookUpChecks(),
+	} {
 		for name, c := range group {
 			checks[name] = c
 		}

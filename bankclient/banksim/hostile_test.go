@@ -3,6 +3,7 @@ package banksim_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,9 +57,9 @@ func final(a answer) bool {
 
 func TestHostilityKeepsTheReferenceProfile(t *testing.T) {
 	r := newRig(t, hostile(11))
-	drive(r, 300, 16)
+	drive(r, 200, 16)
 	s := r.bank.Summary()
-	if s.Keys != 300 || s.KeysTwice != 0 || s.Executions != s.KeysExecuted || s.Pending != 0 {
+	if s.Keys != 200 || s.KeysTwice != 0 || s.Executions != s.KeysExecuted || s.Pending != 0 {
 		t.Errorf("summary: %+v", s)
 	}
 	met, statements := map[string]int{}, 0
@@ -208,6 +209,7 @@ func TestRestartedBankRemembers(t *testing.T) {
 	if err := r.bank.Close(); err != nil {
 		t.Fatal(err)
 	}
+	cutLine(t, path)
 
 	r = remembering()
 	if after := r.bank.Summary(); after != before {
@@ -225,5 +227,37 @@ func TestRestartedBankRemembers(t *testing.T) {
 	r.get("/v1/transfers/"+idOf(returned)).want(t, 200, `"status":"returned"`)
 	if fresh := r.post("fresh"); fresh.status != 201 || idOf(fresh) == idOf(first) {
 		t.Errorf("fresh: %+v", fresh)
+	}
+	if err := r.bank.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = remembering()
+	r.post("fresh").want(t, 200, "accepted")
+	r.executed("k", 1)
+}
+
+// cutLine leaves the beginning of a line at the end of the file, as a kill does.
+func cutLine(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(`{"request":{"key":"k","at":17`); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBrokenStateFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "oracle")
+	if err := os.WriteFile(path, []byte("{}\n{\"nonsense\":1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := banksim.New(banksim.Options{}).Remember(path)
+	if err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -12,7 +12,7 @@ func TestDelaysOfTheMixtureStayInTheirBounds(t *testing.T) {
 		longest time.Duration
 		lag     time.Duration
 	}{
-		"default":    {Options{Hostility: 1}, 3 * time.Second, 3 * time.Second},
+		"default":    {Options{Hostility: 0.25}, 3 * time.Second, 3 * time.Second},
 		"scaled":     {Options{Hostility: 1, TimeScale: 0.1}, 300 * time.Millisecond, 300 * time.Millisecond},
 		"stretched":  {Options{Hostility: 1, TimeScale: 50}, 3 * time.Second, 3 * time.Second},
 		"very long":  {Options{Hostility: 1, MaxDelay: time.Hour}, 55 * time.Second, 4500 * time.Millisecond},
@@ -24,7 +24,9 @@ func TestDelaysOfTheMixtureStayInTheirBounds(t *testing.T) {
 		for i := range 5_000 {
 			first := true
 			p.draw(0, onCreate, fmt.Sprint("key-", i), 0, func(index int, m measure) {
-				longest = max(longest, m.delay)
+				if first {
+					longest = max(longest, m.delay)
+				}
 				if m.delay <= 0 || m.delay > c.longest || (index == lagged && !first && m.delay > c.lag) {
 					t.Errorf("%s: %s waits %v", name, b.catalogue.specs[index].name, m.delay)
 				}

@@ -42,7 +42,7 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 func checkTLSRefused(t *testing.T, _ *rig, f banksim.Fault) {
 	own, pool := certificate(t)
 	r := newRig(t, banksim.Options{Calm: true, TLS: &tls.Config{Certificates: []tls.Certificate{own}}})
-	for version, alert := range map[string]string{"1.2": "remote error: tls: ", "1.3": "remote error: tls: "} {
+	for _, version := range []string{"1.2", "1.3"} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}}
 		r.http.Transport = transport
 		r.set(banksim.Fault{Name: f.Name, Next: 1, Value: version})
@@ -50,7 +50,7 @@ func checkTLSRefused(t *testing.T, _ *rig, f banksim.Fault) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := r.do(req); a.err == nil || !strings.Contains(a.err.Error(), alert) {
+		if a := r.do(req); a.err == nil || !strings.Contains(a.err.Error(), "remote error: tls: ") {
 			t.Errorf("TLS %s: %+v", version, a)
 		}
 		req, err = http.NewRequest(http.MethodGet, "https://"+r.address+"/v1/transfers", nil)
