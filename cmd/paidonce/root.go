@@ -204,7 +204,7 @@ func (s *session) log(c *config.Config) zerolog.Logger {
 	}
 	level, err := zerolog.ParseLevel(c.Log.Level)
 	s.must(err)
-	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+	return zerolog.New(zerolog.SyncWriter(out)).Level(level).With().Timestamp().Logger()
 }
 
 // must is for errors that only a mistake in this program can cause.
