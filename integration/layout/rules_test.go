@@ -168,14 +168,21 @@ func (s source) callFault(call *ast.CallExpr) string {
 	name := selector.Sel.Name
 	receiver, _ := selector.X.(*ast.Ident)
 	switch {
-	case receiver != nil && receiver.Name == "time" && name == "Sleep":
+	case receiver != nil && receiver.Name == "time" && name == "Sleep" && !s.virtual(call):
 		return s.fault(call, "never sleep to wait")
 	case s.isTest() && (name == "Skip" || name == "Skipf" || name == "SkipNow") && receiver != nil && len(receiver.Name) <= 2:
 		return s.fault(call, "a missing service fails, it never skips")
-	case receiver != nil && receiver.Name == "http" && slices.Contains([]string{"Get", "Post", "PostForm", "Head"}, name):
+	case !s.isTest() && receiver != nil && receiver.Name == "http" && slices.Contains([]string{"Get", "Post", "PostForm", "Head"}, name):
 		return s.fault(call, "never the default HTTP client")
 	}
 	return ""
+}
+
+// virtual: in a test's bubble of virtual time, sleeping is how time passes. The line says so.
+func (s source) virtual(call *ast.CallExpr) bool {
+	rest := s.text[s.set.Position(call.End()).Offset:]
+	line, _, _ := strings.Cut(rest, "\n")
+	return s.isTest() && strings.Contains(line, "// virtual") && strings.Contains(s.text, "testing/synctest")
 }
 
 // wordRules are patterns that no file may hold, with the reason.
