@@ -35,19 +35,20 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 	}
 	// 3, 4. Claim, and commit the attempt with it. Nothing has left yet.
 	answer, err := w.claim(ctx, op, origin, d.Payload())
+	deliveries := min(max(origin.Deliveries-1, 0), 4) // so often in vain, perhaps; the delay need not grow beyond
 	switch {
 	case errors.Is(err, errClosed) || errors.Is(err, context.Canceled):
 		d.Retry(0)
 		return
 	case err != nil:
 		w.log.Warn().Err(err).Stringer("key", order.Key).Msg("claim not found out")
-		d.Retry(w.later(op.partner, min(max(origin.Deliveries-1, 0), 4)))
+		d.Retry(w.later(op.partner, deliveries))
 		return
 	case answer.Answer == ledger.Conflict:
 		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
 		return
 	case answer.Answer == ledger.NewerVersion:
-		d.Retry(w.later(op.partner, 0))
+		d.Retry(w.later(op.partner, deliveries))
 		return
 	case answer.Answer != ledger.Claimed:
 		w.metrics.suppressed.Inc()
@@ -73,6 +74,7 @@ func (w *Worker) resume(ctx context.Context, p *partner, work *ledger.Work, clai
 		return
 	}
 	if fault := w.reread(op, work); fault != nil {
+		w.next(op) // it may be in doubt
 		w.take(op, Step{Kind: Park, Code: fault.Code})
 		return
 	}
@@ -129,7 +131,7 @@ func (w *Worker) take(op *operation, step Step) bool {
 				return w.conclude(op, step.Kind, refused, said)
 			}
 		}
-		if w.mayNotStart(op) {
+		if w.mayNotStart(op) || op.expired(op.dbNow(w.clock())) {
 			return w.notStarted(op)
 		}
 		said = w.send(op)
@@ -168,11 +170,10 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 	return Step{}, true
 }
 
-// mayNotStart reports whether it is too late to start a call: we stop, not_after has passed, or what is left of the lease
-// would not do for a call of full length and its record.
+// mayNotStart reports whether it is too late to start a call: we stop, or what is left of the lease would not do for a call
+// of full length and its record.
 func (w *Worker) mayNotStart(op *operation) bool {
-	now := w.clock()
-	return w.flight.isStopping() || op.expired(op.dbNow(now)) || op.leaseLeft(now) < op.partner.timeout+w.opts.RecordMargin
+	return w.flight.isStopping() || op.leaseLeft(w.clock()) < op.partner.timeout+w.opts.RecordMargin
 }
 
 // notStarted hands the claim back: nothing left us under it.
@@ -217,9 +218,9 @@ func found(op *operation, finding bankclient.Finding) ledger.Fact {
 	case finding.Answer == bankclient.Found:
 		fact.Verdict, fact.TransferID = said.Verdict.String(), said.TransferID
 		fact.Authoritative = said.Verdict == bankclient.Rejected // the partner's own record of this partner key
-	case finding.Answer == bankclient.NotFound && op.sameCredential():
+	case finding.Answer == bankclient.NotFound && op.sameCredential() && op.sameEndpoint():
 		fact.Verdict = saysNotFound
-	default: // no answer, or "not found" by another credential, to which the partner may show other transfers
+	default: // no answer, or "not found" to another credential or at another place, where the transfer need not show
 		fact.Verdict = saysNoAnswer
 	}
 	return fact
@@ -245,7 +246,7 @@ func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclien
 		if next.Kind != Park {
 			record.Code = "no_transfer_id"
 		}
-		record.Next, record.DueIn = ledger.StateParked, op.partner.schedule.spread(w.opts.ParkedAgain, w.rand())
+		record.Next, record.DueIn = ledger.StateParked, w.opts.ParkedAgain
 	}
 	w.alarm(op, said)
 	return w.record(op, record)

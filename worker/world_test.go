@@ -41,7 +41,16 @@ func newWorld(change ...func(*bankclient.Profile)) *world {
 // virtually runs a scenario in virtual time.
 func virtually(t *testing.T, scenario func(t *testing.T, w *world), change ...func(*bankclient.Profile)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { scenario(t, newWorld(change...)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(change...)
+		scenario(t, w)
+		synctest.Wait()
+		for _, gate := range w.gates {
+			if n := gate.InUse(); n != 0 {
+				t.Errorf("%d slots were not given back", n)
+			}
+		}
+	})
 }
 
 func TestSuiteInVirtualTime(t *testing.T) {
@@ -135,5 +144,7 @@ func (w *world) OnSend(hook func(uuid.UUID)) {
 	w.bank.OnSend = func(key uuid.UUID, _ bankclient.Prepared) { hook(key) }
 }
 
-func (w *world) Resume()                 { w.led.Resume(ledger.ScopePartner, "fake") }
-func (w *world) Patience() time.Duration { return 13 * time.Hour }
+func (w *world) Resume() { w.led.Resume(ledger.ScopePartner, "fake") }
+
+// Patience is half of the key window, one delay between look-ups of an hour, and its jitter.
+func (w *world) Patience() time.Duration { return 14 * time.Hour }

@@ -188,7 +188,11 @@ func Start(t testing.TB, world World, faults *Faults, change ...func(*worker.Opt
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Process{t: t, Worker: w, gate: partner.Gate, faults: faults, stop: stop, ended: make(chan error, 1)}
-	go func() { p.ended <- w.Run(ctx) }()
+	go func() {
+		p.ended <- w.Run(ctx)
+		close(p.ended)
+	}()
+	t.Cleanup(p.Bury) // a failed test leaves nothing running
 	return p
 }
 

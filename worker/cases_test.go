@@ -1,0 +1,673 @@
+package worker_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker"
+	"github.com/paidonce/paidonce/worker/internal/fake"
+	"github.com/paidonce/paidonce/worker/job"
+	"github.com/paidonce/paidonce/worker/workertest"
+)
+
+// deliver hands in a job once and wants it done.
+func deliver(t *testing.T, p *workertest.Process, payload []byte) {
+	t.Helper()
+	d := workertest.NewDelivery(payload)
+	p.Deliver(d)
+	if how := d.How(); how != "done" {
+		t.Fatalf("delivery settled %q (%s), want done", how, d.Detail)
+	}
+	if len(d.Settled) != 1 {
+		t.Errorf("delivery settled %d times: %v", len(d.Settled), d.Settled)
+	}
+}
+
+func stop(t *testing.T, p *workertest.Process) {
+	t.Helper()
+	if err := p.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func wantState(t *testing.T, o workertest.Outcome, state ledger.State, code string) {
+	t.Helper()
+	if o.State != state || o.Code != code {
+		t.Errorf("operation is %s (%s), want %s (%s)", o.State, o.Code, state, code)
+	}
+}
+
+// TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt: the partner key stays, and other terms forbid the second send.
+func TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt(t *testing.T) {
+	for name, rotate := range map[string]func(*fake.Client){
+		"credential": func(c *fake.Client) { c.Credential = "2026-12" },
+		"host":       func(c *fake.Client) { c.Host = "other.example" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				key, payload := workertest.Order(t)
+				w.Script(key, workertest.Fails)
+				first := workertest.Start(t, w, nil)
+				deliver(t, first, payload)
+				stop(t, first)
+				rotate(&w.client)
+				second := workertest.Start(t, w, nil)
+				wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
+				stop(t, second)
+				if n := len(w.Sent(key)); n != 1 {
+					t.Errorf("the bank saw %d requests, want 1", n)
+				}
+				if n := w.bank.LookUps(key); n < 10 {
+					t.Errorf("%d look-ups, want them to go on until half of the window", n)
+				}
+				workertest.CheckPromise(t, w, key)
+			})
+		})
+	}
+}
+
+// TestB5_NewerBuildSendsTheOldBytesOrNothing: a newer renderer is not used for an operation that names an older one, and a
+// build that renders the old version otherwise sends nothing.
+func TestB5_NewerBuildSendsTheOldBytesOrNothing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault workertest.Fault
+		build func(*fake.Client)
+		state ledger.State
+		code  string
+		sent  int
+	}{
+		{"newer renderer", workertest.Fails, func(c *fake.Client) { c.Renderer = 2 }, ledger.StateAuthorized, "", 2},
+		{"changed old renderer, in doubt", workertest.Fails, func(c *fake.Client) { c.Renders = func(int16) string { return "new" } },
+			ledger.StateParked, "absent_not_resendable", 1},
+		{"changed old renderer, not in doubt", workertest.RateLimited, func(c *fake.Client) { c.Renders = func(int16) string { return "new" } },
+			ledger.StateParked, "request_changed", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				key, payload := workertest.Order(t)
+				w.Script(key, c.fault)
+				first := workertest.Start(t, w, nil)
+				deliver(t, first, payload)
+				stop(t, first)
+				c.build(&w.client)
+				second := workertest.Start(t, w, nil)
+				o := workertest.AwaitEnd(t, w, key)
+				wantState(t, o, c.state, c.code)
+				stop(t, second)
+				sent := w.bank.Requests(key)
+				if len(sent) != c.sent {
+					t.Errorf("the bank saw %d requests, want %d", len(sent), c.sent)
+				}
+				for _, r := range sent {
+					if r.BodySHA256 != sent[0].BodySHA256 {
+						t.Error("the bank saw other bytes")
+					}
+				}
+				workertest.CheckPromise(t, w, key)
+			})
+		})
+	}
+}
+
+// TestB18_ReplyLostRetryAnsweredDuplicate: the first look-up sees nothing yet, the retry is told "duplicate", and the next
+// look-up gives the first transfer's id.
+func TestB18_ReplyLostRetryAnsweredDuplicate(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, workertest.LostReply, workertest.DuplicateSaid)
+		w.bank.ScriptLookUps(key, bankclient.Finding{Answer: bankclient.NotFound})
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		o := workertest.AwaitEnd(t, w, key)
+		stop(t, p)
+		wantState(t, o, ledger.StateAuthorized, "")
+		if o.TransferID != "tr_1" || len(w.Sent(key)) != 2 {
+			t.Errorf("authorized as %q after %d requests, want tr_1 after 2", o.TransferID, len(w.Sent(key)))
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestB19_InUseFor40Seconds: the bank works on the first request for 40 s and says "in use" to others meanwhile.
+func TestB19_InUseFor40Seconds(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{BookAfter: 40 * time.Second, After: time.Hour}, act(workertest.InUse), act(workertest.InUse))
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestB23_StoredFailureParksAfterFiveReplays counts the sends.
+func TestB23_StoredFailureParksAfterFiveReplays(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, slices.Repeat([]workertest.Fault{workertest.StoredFailure}, 20)...)
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		o := workertest.AwaitEnd(t, w, key)
+		stop(t, p)
+		wantState(t, o, ledger.StateParked, "identical_replays")
+		if n := len(w.Sent(key)); n != 5 || !o.InDoubt {
+			t.Errorf("%d sends, in doubt %v; want 5, and still in doubt", n, o.InDoubt)
+		}
+		if last := o.Facts[len(o.Facts)-1]; last.Kind != ledger.FactLookUp {
+			t.Errorf("the last observation before parking is a %s, want a look-up", last.Kind)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestC1_LatencyThreeTimesTheLease: the claim is renewed, nobody takes over, one request.
+func TestC1_LatencyThreeTimesTheLease(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.client.Overruns = true
+		w.bank.Script(key, fake.Act{After: 3 * time.Minute})
+		faults := &workertest.Faults{}
+		first, second := workertest.Start(t, w, faults), workertest.Start(t, w, nil)
+		deliver(t, first, payload)
+		stop(t, first)
+		stop(t, second)
+		o, _ := w.Outcome(key)
+		wantState(t, o, ledger.StateAuthorized, "")
+		if n := len(w.Sent(key)); n != 1 || o.Attempts != 1 {
+			t.Errorf("%d requests, %d attempts, want 1 and 1", n, o.Attempts)
+		}
+		// Renewed about every third of a lease of 60 s, in 180 s.
+		renewals := len(slices.DeleteFunc(faults.Points(), func(p string) bool { return p != "before renew" }))
+		if renewals < 6 || renewals > 9 {
+			t.Errorf("%d renewals, want 6 to 9", renewals)
+		}
+		if n := w.bank.LookUps(key); n != 0 {
+			t.Errorf("%d look-ups by somebody who took over", n)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestC3_FrozenPastItsLease: another worker finishes; the frozen one changes nothing, its evidence is kept.
+func TestC3_FrozenPastItsLease(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		thaw := make(chan struct{})
+		first := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+			if point == "after send" || point == "before renew" || point == "sweep" {
+				<-thaw
+			}
+			return nil
+		}})
+		d := workertest.NewDelivery(payload)
+		handled := make(chan struct{})
+		go func() { defer close(handled); first.Deliver(d) }()
+		second := workertest.Start(t, w, nil)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		before, _ := w.led.Look(key)
+		close(thaw)
+		<-handled
+		after, _ := w.led.Look(key)
+		if how := d.How(); how != "done" {
+			t.Errorf("the frozen worker settled %q, want done", how)
+		}
+		if after.Fence != before.Fence || after.TransferID != before.TransferID || !slices.Equal(after.History, before.History) {
+			t.Errorf("the frozen worker changed the operation: %v, then %v", before.History, after.History)
+		}
+		if last := after.Facts[len(after.Facts)-1]; last.Kind != ledger.FactLate || last.Verdict != "authorized" {
+			t.Errorf("its evidence was not kept: last fact %s %s", last.Kind, last.Verdict)
+		}
+		stop(t, first)
+		stop(t, second)
+		if n := len(w.Sent(key)); n != 1 {
+			t.Errorf("the bank saw %d requests, want 1", n)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestC10_BankDownForAnHour: no operation fails, none is cancelled, and all are paid once when it is back.
+func TestC10_BankDownForAnHour(t *testing.T) {
+	for name, down := range map[string]fake.Act{
+		"refuses":    act(workertest.Refused),
+		"black hole": {NoBooking: true, After: 2 * time.Hour, Say: &bankclient.Result{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				w.bank.Down(&down)
+				p := workertest.Start(t, w, nil)
+				var keys []uuid.UUID
+				for range 10 {
+					key, payload := workertest.Order(t)
+					keys = append(keys, key)
+					deliver(t, p, payload)
+				}
+				<-time.After(time.Hour)
+				w.bank.Down(nil)
+				for _, key := range keys {
+					wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+					op, _ := w.led.Look(key)
+					if slices.Contains(op.History, ledger.StateRejected) || slices.Contains(op.History, ledger.StateCancelled) {
+						t.Errorf("history %v", op.History)
+					}
+				}
+				stop(t, p)
+				workertest.CheckPromise(t, w, keys...)
+			})
+		})
+	}
+}
+
+// TestG9_RetryAfterHalfAnHourIsAScheduledAttempt.
+func TestG9_RetryAfterHalfAnHourIsAScheduledAttempt(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.NotExecuted, RetryAfter: 1800 * time.Second}})
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		workertest.AwaitEnd(t, w, key)
+		stop(t, p)
+		sent := w.Sent(key)
+		if len(sent) != 2 {
+			t.Fatalf("%d requests, want 2", len(sent))
+		}
+		if gap := sent[1].At.Sub(sent[0].At); gap < 1800*time.Second || gap > 2400*time.Second {
+			t.Errorf("sent again after %v, want 1800 s to 2400 s", gap)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestG11_ReturnIsSpread: 200 operations told "60 s" come back over at least 12 s, and none of them early.
+func TestG11_ReturnIsSpread(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		p := workertest.Start(t, w, nil, func(o *worker.Options) { o.SweepEvery = 50 * time.Millisecond })
+		var keys []uuid.UUID
+		for range 200 {
+			key, payload := workertest.Order(t)
+			w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.NotExecuted, RetryAfter: time.Minute}})
+			keys = append(keys, key)
+			deliver(t, p, payload)
+		}
+		var gaps []time.Duration
+		for _, key := range keys {
+			workertest.AwaitEnd(t, w, key)
+			sent := w.Sent(key)
+			gaps = append(gaps, sent[1].At.Sub(sent[0].At))
+		}
+		stop(t, p)
+		slices.Sort(gaps)
+		if gaps[0] < time.Minute || gaps[199]-gaps[0] < 12*time.Second {
+			t.Errorf("they came back %v to %v later, want 60 s at least and a spread of 12 s", gaps[0], gaps[199])
+		}
+		if spread := gaps[150] - gaps[50]; spread < 6*time.Second {
+			t.Errorf("the middle half came back within %v, want it spread", spread)
+		}
+		workertest.CheckPromise(t, w, keys...)
+	})
+}
+
+func TestNotBeforeIsWaitedFor(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotBefore = begin })
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		if at := w.Sent(key)[0].At; at.Before(begin) {
+			t.Errorf("sent %v too early", begin.Sub(at))
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestNotAfterInDoubtIsLookedUpAndParked: after not_after nothing is sent; what was booked is found, the rest is parked.
+func TestNotAfterInDoubtIsLookedUpAndParked(t *testing.T) {
+	for _, c := range []struct {
+		fault workertest.Fault
+		state ledger.State
+		code  string
+	}{{workertest.Fails, ledger.StateParked, "absent_not_resendable"}, {workertest.LostReply, ledger.StateAuthorized, ""}} {
+		t.Run(string(c.fault), func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(3 * time.Second).UTC().Truncate(time.Second) })
+				w.Script(key, c.fault)
+				p := workertest.Start(t, w, nil)
+				deliver(t, p, payload)
+				wantState(t, workertest.AwaitEnd(t, w, key), c.state, c.code)
+				stop(t, p)
+				if n := len(w.Sent(key)); n != 1 {
+					t.Errorf("the bank saw %d requests, want 1", n)
+				}
+				workertest.CheckPromise(t, w, key)
+			})
+		})
+	}
+}
+
+// TestNotAfterPassesBetweenRefusalAndRetry: not in doubt, so it is cancelled.
+func TestNotAfterPassesBetweenRefusalAndRetry(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(2 * time.Second).UTC().Truncate(time.Second) })
+		w.Script(key, workertest.RateLimited)
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateCancelled, "expired")
+		stop(t, p)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestPoisonParksWithoutSend: three workers die holding it, the fourth parks it.
+func TestPoisonParksWithoutSend(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		var dead []*workertest.Process
+		for i, point := range []string{"after claim", "after claim_due", "after claim_due"} {
+			faults := &workertest.Faults{At: func(at string) error {
+				if at == point {
+					return workertest.ErrKilled
+				}
+				return nil
+			}}
+			p := workertest.Start(t, w, faults)
+			dead = append(dead, p)
+			if i == 0 {
+				p.Deliver(workertest.NewDelivery(payload))
+			}
+			workertest.Eventually(t, w.Patience(), "claimed again", func() bool {
+				op, _ := w.led.Look(key)
+				return op.Fence == int32(i+1)
+			})
+			p.Kill()
+		}
+		last := workertest.Start(t, w, nil)
+		o := workertest.AwaitEnd(t, w, key)
+		wantState(t, o, ledger.StateParked, "poison")
+		if !o.InDoubt {
+			t.Error("an attempt without an observation was parked as if nothing had been sent")
+		}
+		stop(t, last)
+		for _, p := range dead {
+			p.Bury()
+		}
+		if n := len(w.Sent(key)); n != 0 {
+			t.Errorf("the bank saw %d requests, want 0", n)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+func TestLocalCheckRefusesAndParks(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.client.Refuses = func(uuid.UUID) bool { return true }
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		o, _ := w.Outcome(key)
+		wantState(t, o, ledger.StateParked, "local_check")
+		if o.InDoubt || len(w.Sent(key)) != 0 {
+			t.Errorf("in doubt %v, %d requests; want neither", o.InDoubt, len(w.Sent(key)))
+		}
+		stop(t, p)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestParkedIsLookedUpDaily: what is found there decides, and nothing is sent for it.
+func TestParkedIsLookedUpDaily(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{BookAfter: 50 * time.Hour, After: time.Hour})
+		w.client.Credential = "2026-11"
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
+		parkedAfter := w.bank.LookUps(key)
+		workertest.Eventually(t, 4*24*time.Hour, "authorized", func() bool {
+			o, _ := w.Outcome(key)
+			return o.State == ledger.StateAuthorized
+		})
+		stop(t, p)
+		if n := w.bank.LookUps(key) - parkedAfter; n < 2 || n > 4 {
+			t.Errorf("%d look-ups while parked for some two days, want one a day", n)
+		}
+		if n := len(w.Sent(key)); n != 1 {
+			t.Errorf("the bank saw %d requests, want 1", n)
+		}
+		workertest.CheckPromise(t, w, key)
+	}, func(p *bankclient.Profile) { p.SerialisesDuplicates, p.LookUpConsistent = false, false })
+}
+
+// TestLostClaimIsLookedUpFirst: a job published before a failover may have been sent under a claim that is lost.
+func TestLostClaimIsLookedUpFirst(t *testing.T) {
+	for _, booked := range []bool{true, false} {
+		virtually(t, func(t *testing.T, w *world) {
+			key, payload := workertest.Order(t)
+			d := workertest.NewDelivery(payload)
+			<-time.After(time.Minute)
+			if booked { // by the worker whose claim was lost
+				lost := w.client
+				pr, _ := lost.Prepare(key, 0, bankclient.Transfer{Amount: "49.00", Currency: "GBP"})
+				lost.Send(t.Context(), pr)
+			}
+			already := len(w.Sent(key))
+			w.led.DoubtBefore = time.Now()
+			recovered := time.Now()
+			p := workertest.Start(t, w, nil)
+			p.Deliver(d)
+			if n := len(w.Sent(key)); n != already || w.bank.LookUps(key) != 1 {
+				t.Errorf("%d sends and %d look-ups at first, want 0 and 1", n-already, w.bank.LookUps(key))
+			}
+			wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+			stop(t, p)
+			if !booked {
+				// Lease 60 s, latest arrival 60 s, visibility 5 s.
+				if at := w.Sent(key)[0].At; at.Before(recovered.Add(125 * time.Second)) {
+					t.Errorf("sent %v after the recovery, before absence could be proved", at.Sub(recovered))
+				}
+			}
+			workertest.CheckPromise(t, w, key)
+		})
+	}
+}
+
+// TestLeaseIsCountedOnAClockThatRunsThroughSuspend: after a suspend between claim and send nothing is sent.
+func TestLeaseIsCountedOnAClockThatRunsThroughSuspend(t *testing.T) {
+	for _, c := range []struct {
+		suspended time.Duration
+		sent      int
+	}{{34 * time.Second, 1}, {36 * time.Second, 0}} { // lease 60 s, timeout 20 s, margin 5 s
+		virtually(t, func(t *testing.T, w *world) {
+			key, payload := workertest.Order(t)
+			var slept atomic.Int64
+			var once sync.Once
+			p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+				if point == "after claim" {
+					once.Do(func() { slept.Store(int64(c.suspended)) })
+				}
+				return nil
+			}}, func(o *worker.Options) {
+				clock := o.Clock
+				o.Clock = func() time.Duration { return clock() + time.Duration(slept.Load()) }
+			})
+			deliver(t, p, payload)
+			if n := len(w.Sent(key)); n != c.sent {
+				t.Errorf("%d requests right after a suspend of %v, want %d", n, c.suspended, c.sent)
+			}
+			o, _ := w.Outcome(key)
+			if c.sent == 0 && (o.State != ledger.StateOpen || o.InDoubt || o.Facts[0].Verdict != "not_executed" || o.Facts[0].Code != "not_started") {
+				t.Errorf("handed back as %s, in doubt %v, with %v", o.State, o.InDoubt, o.Facts)
+			}
+			wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+			stop(t, p)
+			workertest.CheckPromise(t, w, key)
+		})
+	}
+}
+
+// TestStopBetweenClaimAndSendHandsBack: due at once for another worker, and not in doubt.
+func TestStopBetweenClaimAndSendHandsBack(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		var first *workertest.Process
+		ready := make(chan struct{})
+		first = workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+			if point == "after claim" {
+				<-ready
+				first.Signal()
+				<-time.After(time.Second)
+			}
+			return nil
+		}})
+		close(ready)
+		deliver(t, first, payload)
+		if err := first.Wait(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		op, _ := w.led.Look(key)
+		if op.State != ledger.StateOpen || op.InDoubt || op.DueAt.After(time.Now()) || len(w.Sent(key)) != 0 {
+			t.Errorf("handed back as %s, in doubt %v, due in %v, after %d requests", op.State, op.InDoubt, time.Until(op.DueAt), len(w.Sent(key)))
+		}
+		second := workertest.Start(t, w, nil)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, second)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestOurLimitStoredUnderTheKeyRaisesTheEpoch: the customer is not refused; the next key is tried once a person resumed.
+func TestOurLimitStoredUnderTheKeyRaisesTheEpoch(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{NoBooking: true, Store: true, Say: &bankclient.Result{Verdict: bankclient.Rejected, Authoritative: true,
+			Cause: bankclient.CauseOurLimits, Code: "daily_limit"}})
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		op, _ := w.led.Look(key)
+		if op.State != ledger.StateOpen || op.Epoch != 1 || op.InDoubt || w.led.Pauses()["partner/fake"] != "our_limits" {
+			t.Errorf("state %s, epoch %d, in doubt %v, pauses %v", op.State, op.Epoch, op.InDoubt, w.led.Pauses())
+		}
+		<-time.After(time.Hour)
+		if n := len(w.Sent(key)); n != 1 {
+			t.Errorf("a paused partner saw %d requests, want 1", n)
+		}
+		w.Resume()
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		sent := w.Sent(key)
+		if len(sent) != 2 || sent[0].PartnerKey == sent[1].PartnerKey || w.Executions(key) != 1 {
+			t.Errorf("%d requests, %d executions; want 2 under different keys and 1", len(sent), w.Executions(key))
+		}
+	})
+}
+
+func TestMismatchPausesThePartner(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, workertest.Disagrees)
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		o, _ := w.Outcome(key)
+		wantState(t, o, ledger.StateParked, "mismatch")
+		if w.led.Pauses()["partner/fake"] != "mismatch" {
+			t.Errorf("pauses %v, want the partner's", w.led.Pauses())
+		}
+		<-time.After(3 * 24 * time.Hour) // the daily look-up finds a transfer; beside a mismatch it decides nothing
+		o, _ = w.Outcome(key)
+		wantState(t, o, ledger.StateParked, "mismatch")
+		if w.bank.LookUps(key) == 0 {
+			t.Error("a parked operation was not looked up")
+		}
+		stop(t, p)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestDeadLetters: each with its reason, and nothing in the ledger.
+func TestDeadLetters(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		p := workertest.Start(t, w, nil, func(o *worker.Options) {
+			o.Routes["usd-wire"] = worker.Route{Partner: "fake", Currencies: []string{"USD"}}
+		})
+		_, good := workertest.Order(t)
+		_, large := workertest.OrderWith(t, func(j *job.Job) { j.Amount.Minor = 25000001 })
+		_, euro := workertest.OrderWith(t, func(j *job.Job) { j.Amount.Currency = "EUR" })
+		for _, c := range []struct {
+			name    string
+			payload []byte
+			origin  func(*job.Origin)
+			how     string
+			detail  string
+		}{
+			{"route", good, func(o *job.Origin) { o.Route = "nowhere" }, "dead:unknown_route", "unknown_route"},
+			{"source", good, func(o *job.Origin) { o.Source = "stranger" }, "dead:invalid", "route_not_allowed"},
+			{"route of others", good, func(o *job.Origin) { o.Route = "usd-wire" }, "dead:invalid", "route_not_allowed"},
+			{"currency", euro, func(*job.Origin) {}, "dead:invalid", "currency_not_on_route"},
+			{"amount", large, func(*job.Origin) {}, "dead:invalid", "amount_over_limit"},
+			{"bytes", []byte(`{"v":1}x`), func(*job.Origin) {}, "dead:undecodable", ""},
+			{"empty", nil, func(*job.Origin) {}, "dead:undecodable", ""},
+		} {
+			d := workertest.NewDelivery(c.payload)
+			d.SetOrigin(c.origin)
+			p.Deliver(d)
+			if d.How() != c.how || !strings.Contains(d.Detail, c.detail) || len(d.Settled) != 1 {
+				t.Errorf("%s: settled %v (%s), want %s (%s)", c.name, d.Settled, d.Detail, c.how, c.detail)
+			}
+		}
+		stop(t, p)
+	})
+}
+
+// TestVerdictsReachTheBreaker: every call and look-up is reported to the partner's gate.
+func TestVerdictsReachTheBreaker(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, workertest.RateLimited)
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		workertest.AwaitEnd(t, w, key)
+		stop(t, p)
+		reported := w.gates[0].Reported
+		if len(reported) != 2 || reported[0].Scope != bankclient.ScopePartner || reported[1].Verdict != bankclient.Authorized {
+			t.Errorf("the gate was told %+v, want a failure of the partner, then authorized", reported)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestGraceRunsOut: what is then in flight is cut and in doubt, and found by the next worker.
+func TestGraceRunsOut(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.client.Overruns = true
+		w.bank.Script(key, fake.Act{After: time.Hour})
+		p := workertest.Start(t, w, nil)
+		d := workertest.NewDelivery(payload)
+		go p.Deliver(d)
+		synctest.Wait()
+		began := time.Now()
+		if err := p.Stop(); err == nil {
+			t.Error("a worker that was cut ended without an error")
+		}
+		if took := time.Since(began); took != 45*time.Second {
+			t.Errorf("it ended after %v, want the grace of 45 s", took)
+		}
+		second := workertest.Start(t, w, nil)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, second)
+		workertest.CheckPromise(t, w, key)
+	})
+}
