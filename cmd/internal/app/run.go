@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -227,10 +228,22 @@ func (o part) until(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", o.name, err)
 }
 
+// hangUp closes a connection and waits for its callbacks, which would log after everything else has ended.
+func hangUp(nc *nats.Conn) {
+	closed := make(chan struct{})
+	nc.SetDisconnectErrHandler(nil) // this one is no loss
+	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	nc.Close()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
+}
+
 func (p *parts) close() {
 	for _, nc := range []*nats.Conn{p.consume, p.publish, p.operate} {
-		if nc != nil {
-			nc.Close()
+		if nc != nil && !nc.IsClosed() {
+			hangUp(nc)
 		}
 	}
 	if p.ledger != nil {
