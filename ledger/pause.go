@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,45 +32,79 @@ type Pause struct {
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
 // keeps the first reason.
 func (l *Ledger) Pause(ctx context.Context, scope Scope, name, reason, by string) error {
-	_, err := l.inPauseLog(ctx, `
+	_, err := l.pool.Exec(ctx, `
 WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING scope)
 INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4 FROM p`, scope, name, reason, by)
-	return err
+	if err != nil {
+		return fmt.Errorf("pause %s %s: %w", scope, name, err)
+	}
+	return nil
 }
 
-// resumeSpread is over how long the operations held by a pause come back.
-const resumeSpread = 30 * time.Second
+const (
+	// resumeSpread is over how long the operations held by a pause come back.
+	resumeSpread = 30 * time.Second
+	// resumePatience bounds the wait for claims that still saw the pause; each of them ends within its statement timeout.
+	resumePatience = 15 * time.Second
+	resumePoll     = 20 * time.Millisecond
+)
 
-// Resume ends a pause and brings back what it held, spread over half a minute so that the partner is not flooded. ErrNotPaused: nothing was
-// paused there.
+// Resume ends a pause and brings back what it held, spread over half a minute so that the partner is not flooded. A claim that began before
+// the pause ended may still hold its operation after it, so Resume waits for such claims and looks a second time. ErrNotPaused: nothing
+// was paused there.
 func (l *Ledger) Resume(ctx context.Context, scope Scope, name, reason, by string) error {
-	changed, err := l.inPauseLog(ctx, `
-WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope)
-INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'resume', $3, $4 FROM p`, scope, name, reason, by)
-	if err != nil {
-		return err
-	}
-	if !changed {
+	var ended string
+	err := l.pool.QueryRow(ctx, `
+WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope),
+     log AS (INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'resume', $3, $4 FROM p)
+SELECT pg_current_xact_id()::text FROM p`, scope, name, reason, by).Scan(&ended)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused)
 	}
-	_, err = l.pool.Exec(ctx, `
+	if err != nil {
+		return fmt.Errorf("resume %s %s: %w", scope, name, err)
+	}
+	if err := l.bringBack(ctx, scope, name); err != nil {
+		return err
+	}
+	if err := l.awaitOlderThan(ctx, ended); err != nil {
+		return err
+	}
+	return l.bringBack(ctx, scope, name)
+}
+
+// awaitOlderThan returns when every transaction older than xact has ended, or when patience has.
+func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
+	poll := time.NewTicker(resumePoll)
+	defer poll.Stop()
+	for begun := time.Now(); time.Since(begun) < resumePatience; {
+		var over bool
+		if err := l.pool.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8`, xact).Scan(&over); err != nil {
+			return fmt.Errorf("wait for older claims: %w", err)
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for older claims: %w", ctx.Err())
+		case <-poll.C:
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) bringBack(ctx context.Context, scope Scope, name string) error {
+	_, err := l.pool.Exec(ctx, `
 		UPDATE due d SET due_at = now() + random() * $3::int8 * interval '1 ms'
 		  FROM operations o
-		 WHERE o.id = d.operation_id AND o.held AND d.due_at > now()
+		 WHERE o.id = d.operation_id AND o.held AND d.due_at > now() + $3 * interval '1 ms'
 		   AND ($1 = 'all' OR ($1 = 'partner' AND d.partner = $2) OR ($1 = 'route' AND o.route = $2) OR ($1 = 'source' AND o.source = $2))`,
 		scope, name, resumeSpread.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("bring back held operations: %w", err)
 	}
 	return nil
-}
-
-func (l *Ledger) inPauseLog(ctx context.Context, sql string, scope Scope, name, reason, by string) (changed bool, err error) {
-	tag, err := l.pool.Exec(ctx, sql, scope, name, reason, by)
-	if err != nil {
-		return false, fmt.Errorf("change pause of %s %s: %w", scope, name, err)
-	}
-	return tag.RowsAffected() > 0, nil
 }
 
 // Pauses lists what is paused.
