@@ -39,6 +39,9 @@ func stop(t *testing.T, p *workertest.Process) {
 	}
 }
 
+// lazily sweeps seldom, for tests that last days.
+func lazily(o *worker.Options) { o.SweepEvery, o.ParkedEvery = time.Minute, 10*time.Minute }
+
 func wantState(t *testing.T, o workertest.Outcome, state ledger.State, code string) {
 	t.Helper()
 	if o.State != state || o.Code != code {
@@ -60,7 +63,7 @@ func TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt(t *testing.T) {
 				deliver(t, first, payload)
 				stop(t, first)
 				rotate(&w.client)
-				second := workertest.Start(t, w, nil)
+				second := workertest.Start(t, w, nil, lazily)
 				wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
 				stop(t, second)
 				if n := len(w.Sent(key)); n != 1 {
@@ -432,7 +435,7 @@ func TestParkedIsLookedUpDaily(t *testing.T) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{BookAfter: 50 * time.Hour, After: time.Hour})
 		w.client.Credential = "2026-11"
-		p := workertest.Start(t, w, nil)
+		p := workertest.Start(t, w, nil, lazily)
 		deliver(t, p, payload)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
 		parkedAfter := w.bank.LookUps(key)
@@ -578,7 +581,7 @@ func TestMismatchPausesThePartner(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.Script(key, workertest.Disagrees)
-		p := workertest.Start(t, w, nil)
+		p := workertest.Start(t, w, nil, lazily)
 		deliver(t, p, payload)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateParked, "mismatch")

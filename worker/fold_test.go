@@ -323,7 +323,7 @@ func TestFoldLostClaim(t *testing.T) {
 // TestK1_OrderOfNewsDoesNotMatter: every permutation of what is on record gives one standing.
 func TestK1_OrderOfNewsDoesNotMatter(t *testing.T) {
 	profile := goodProfile()
-	sequences(4, func(happened []happening) {
+	sequences(3, func(happened []happening) {
 		if len(happened) < 2 {
 			return
 		}
