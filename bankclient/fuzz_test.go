@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/go-json-experiment/json"
 )
 
@@ -80,19 +78,7 @@ func (fuzzAdapter) ReadList(r Response) (Listing, bool) {
 // FuzzVerdict judges arbitrary answers. It never panics, the evidence is always one JSON object, a delay is never negative, and
 // Authorized needs every one of our five values in the body.
 func FuzzVerdict(f *testing.F) {
-	p, err := New(Config{
-		ID: "p", BaseURL: "http://127.0.0.1:1", CredentialID: "c", Token: func() string { return "t" },
-	}, fuzzAdapter{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	key := uuid.MustParse("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11")
-	pr, err := p.Prepare(key, 0, Transfer{
-		Amount: "49.00", AmountMinor: 4900, Currency: "GBP", Reference: "Q7", Beneficiary: Beneficiary{Name: "Zed"},
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	p, pr := fuzzPartner(f)
 	good := `{"id":"t1","status":"accepted","amount":"49.00","currency":"GBP","name":"Zed","reference":"Q7","end_to_end_id":"` +
 		pr.EndToEndID + `"}`
 	f.Add(201, "application/json", "Retry-After", "1", good)

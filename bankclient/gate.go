@@ -197,7 +197,6 @@ func (g *Gate) stopWaiting() {
 }
 
 func (g *Gate) stateChanged(to gobreaker.State) {
-	g.run.Store(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if to == gobreaker.StateOpen {

@@ -180,6 +180,18 @@ func TestA3_SilenceIsUnknownAfterTheTimeout(t *testing.T) {
 	}
 }
 
+// The body of 101 is the connection itself: it has no end to wait for.
+func TestA3_SwitchingProtocolsIsUnknownAtOnce(t *testing.T) {
+	cfg := config(silent(t, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n").URL)
+	cfg.Timeout = time.Minute
+	p := open(t, cfg, reference.New())
+	start := time.Now()
+	wantVerdict(t, p.Send(t.Context(), prepare(t, p)), unknown, operation)
+	if took := time.Since(start); took > 30*time.Second {
+		t.Fatalf("took %s", took)
+	}
+}
+
 func TestA3_CallersEndIsUnknownAfterTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := startBank(t, func(c net.Conn, _ int, _ arrival) bool {
