@@ -58,13 +58,13 @@ func serve(spec string) error {
 
 // child is a server in its own process.
 type child struct {
-	t     *testing.T
+	t     testing.TB
 	store string
 	url   string
 	cmd   *exec.Cmd
 }
 
-func startChild(t *testing.T) *child {
+func startChild(t testing.TB) *child {
 	t.Helper()
 	c := &child{t: t, store: t.TempDir()}
 	c.start(-1)
