@@ -31,6 +31,7 @@ type operation struct {
 
 	claimedAt time.Duration // our clock before the claim statement
 	now       time.Time     // the database's clock at the claim
+	at        time.Duration // our clock when it was last read for this operation: before and after every exchange
 	deadline  atomic.Int64  // our clock at the end of the lease
 }
 
@@ -38,11 +39,11 @@ func (op *operation) leaseLeft(now time.Duration) time.Duration {
 	return time.Duration(op.deadline.Load()) - now
 }
 
-// dbNow is the database's clock now, or a little later: not_after may close early, never late.
-func (op *operation) dbNow(now time.Duration) time.Time { return op.now.Add(now - op.claimedAt) }
+// dbNow is the database's clock when ours was last read, or a little later: not_after may close early, never late.
+func (op *operation) dbNow() time.Time { return op.now.Add(op.at - op.claimedAt) }
 
-func (op *operation) expired(now time.Time) bool {
-	return !op.job.NotAfter.IsZero() && !now.Before(op.job.NotAfter)
+func (op *operation) expired() bool {
+	return !op.job.NotAfter.IsZero() && !op.dbNow().Before(op.job.NotAfter)
 }
 
 // attempted reports whether an attempt is committed under our own claim.
@@ -59,7 +60,7 @@ func recall(p *partner, work *ledger.Work) *operation {
 
 // hold takes over a claim and gives it to the lease keeper.
 func (w *Worker) hold(op *operation, claim ledger.Claim, now time.Time, claimedAt time.Duration) {
-	op.claim, op.now, op.claimedAt = claim, now, claimedAt
+	op.claim, op.now, op.claimedAt, op.at = claim, now, claimedAt, claimedAt
 	op.deadline.Store(int64(claimedAt + w.opts.Lease))
 	w.keeper.hold(op)
 }
@@ -140,7 +141,7 @@ func (w *Worker) prepare(op *operation) {
 func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
-	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(w.clock()), NotAfter: op.job.NotAfter,
+	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter,
 		Unobserved: op.unobserved, Unsendable: op.unsound, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
@@ -171,7 +172,7 @@ func (op *operation) everySame(same func(*ledger.Attempt) bool) bool {
 
 // observe adds a fact, to be recorded at the end of the step.
 func (w *Worker) observe(op *operation, fact ledger.Fact) {
-	fact.Fence, fact.At = op.claim.Fence, op.dbNow(w.clock())
+	fact.Fence, fact.At = op.claim.Fence, op.dbNow()
 	op.facts = append(op.facts, fact)
 }
 
@@ -181,7 +182,7 @@ func (w *Worker) dueIn(op *operation, did StepKind, next Step, said bankclient.R
 	var delay time.Duration
 	switch {
 	case next.Kind == WaitUntil:
-		delay = max(0, next.At.Sub(op.dbNow(w.clock())))
+		delay = max(0, next.At.Sub(op.dbNow()))
 	case did == WaitUntil: // handed back
 		return 0
 	case next.Kind == LookUp, next.Kind == Send && op.standing.InDoubt && did == Send:

@@ -131,7 +131,7 @@ func (w *Worker) take(op *operation, step Step) bool {
 				return w.conclude(op, step.Kind, refused, said)
 			}
 		}
-		if w.mayNotStart(op) || op.expired(op.dbNow(w.clock())) {
+		if w.mayNotStart(op) || op.expired() {
 			return w.notStarted(op)
 		}
 		said = w.send(op)
@@ -149,12 +149,13 @@ func (w *Worker) take(op *operation, step Step) bool {
 // commitAttempt puts the attempt on record before any byte leaves (I2). A Step with a code says that nothing may be sent.
 func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 	want := intention(&op.prepared)
+	op.at = w.clock()
 	result, err := w.resends.Do(w.life, ledger.Resend{Claim: op.claim, Intention: want})
 	if err = errors.Join(err, result.Err); err != nil {
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Msg("attempt not committed")
 		w.observe(op, ledger.Fact{Kind: ledger.FactVerdict, Verdict: saysNotExecuted, Code: "not_started"})
 		w.next(op)
-		return Step{Kind: WaitUntil, At: op.dbNow(w.clock()).Add(op.partner.schedule.retry(len(op.attempts))), Code: "not_started"}, true
+		return Step{Kind: WaitUntil, At: op.dbNow().Add(op.partner.schedule.retry(len(op.attempts))), Code: "not_started"}, true
 	}
 	switch result.Answer {
 	case ledger.AttemptFenced:
@@ -166,14 +167,15 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 	default:
 		panic("an attempt was answered with neither an answer nor an error")
 	}
-	op.attempts = append(op.attempts, ledger.Attempt{Intention: want, Fence: op.claim.Fence, Token: op.claim.Token, At: op.dbNow(w.clock())})
+	op.attempts = append(op.attempts, ledger.Attempt{Intention: want, Fence: op.claim.Fence, Token: op.claim.Token, At: op.dbNow()})
 	return Step{}, true
 }
 
 // mayNotStart reports whether it is too late to start a call: we stop, or what is left of the lease would not do for a call
 // of full length and its record.
 func (w *Worker) mayNotStart(op *operation) bool {
-	return w.flight.isStopping() || op.leaseLeft(w.clock()) < op.partner.timeout+w.opts.RecordMargin
+	op.at = w.clock()
+	return w.flight.isStopping() || op.leaseLeft(op.at) < op.partner.timeout+w.opts.RecordMargin
 }
 
 // notStarted hands the claim back: nothing left us under it.
@@ -188,10 +190,11 @@ func (w *Worker) notStarted(op *operation) bool {
 
 // send makes the one call. It runs on a context that the stop signal does not end.
 func (w *Worker) send(op *operation) bankclient.Result {
-	started := w.clock()
+	started := op.at
 	said := op.partner.bank.Send(w.life, op.prepared)
+	op.at = w.clock()
 	op.partner.gate.Report(said)
-	w.metrics.called(op.partner.id, said.Verdict, w.clock()-started)
+	w.metrics.called(op.partner.id, said.Verdict, op.at-started)
 	fact := ledger.Fact{Kind: ledger.FactVerdict, Verdict: said.Verdict.String(), Authoritative: said.Authoritative,
 		TransferID: said.TransferID, Code: said.Code, Evidence: said.Evidence.JSON()}
 	if said.Verdict == bankclient.Rejected && said.Cause != bankclient.CauseNone && !said.Authoritative {
@@ -204,6 +207,7 @@ func (w *Worker) send(op *operation) bankclient.Result {
 // lookUp asks the partner what it did.
 func (w *Worker) lookUp(op *operation) bankclient.Result {
 	finding := op.partner.bank.LookUp(w.life, op.prepared)
+	op.at = w.clock()
 	said := finding.Result
 	op.partner.gate.Report(said)
 	w.observe(op, found(op, finding))

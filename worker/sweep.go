@@ -84,6 +84,7 @@ func (w *Worker) askParked(ctx context.Context, p *partner, work *ledger.Work) b
 	defer w.flight.leave()
 	op := recall(p, work)
 	op.claimedAt = w.clock()
+	op.at = op.claimedAt
 	if len(op.attempts) == 0 && !op.inDoubt {
 		return true // never sent
 	}
