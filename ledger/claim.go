@@ -10,17 +10,16 @@ import (
 )
 
 // Claim decides a batch of wishes: who may advance its operation now, with the attempt committed, and what the others are told. The same
-// key twice in one batch is merged before the database sees it; the second is told Busy. The answers stand in the order of the wishes.
+// key twice in one batch is merged before the database sees it: the second is judged after the first. The answers stand in the order of
+// the wishes.
 func (l *Ledger) Claim(ctx context.Context, wishes []Wish) []ClaimAnswer {
 	answers := make([]ClaimAnswer, len(wishes))
 	firsts := make([]Wish, 0, len(wishes))
+	var twins []int
 	place := make(map[uuid.UUID]int, len(wishes)) // key -> index of its first wish
 	for i, w := range wishes {
-		if first, twice := place[w.Key]; twice {
-			answers[i] = ClaimAnswer{Answer: Busy, State: StateClaimed}
-			if wishes[first].Fingerprint != w.Fingerprint {
-				answers[i] = ClaimAnswer{Err: errTwins}
-			}
+		if _, twice := place[w.Key]; twice {
+			twins = append(twins, i)
 			continue
 		}
 		place[w.Key] = i
@@ -36,11 +35,17 @@ func (l *Ledger) Claim(ctx context.Context, wishes []Wish) []ClaimAnswer {
 			answers[place[part[i].Key]] = settled[i]
 		}
 	}
+	if len(twins) > 0 {
+		again := make([]Wish, len(twins))
+		for n, i := range twins {
+			again[n] = wishes[i]
+		}
+		for n, answer := range l.Claim(ctx, again) {
+			answers[twins[n]] = answer
+		}
+	}
 	return answers
 }
-
-// errTwins: two different jobs under one key met in one batch. The first decides which of them the key belongs to; the other asks again.
-var errTwins = fmt.Errorf("another job with the same key is being claimed in the same batch: ask again")
 
 // newToken mints a claim token. Version 7, so that the index it stands in grows at its end.
 func newToken() uuid.UUID { return uuid.Must(uuid.NewV7()) }

@@ -21,19 +21,20 @@ WITH guard AS MATERIALIZED (
   SELECT d.operation_id FROM due d, guard WHERE d.partner = $1 AND NOT d.parked AND d.due_at <= now()
    ORDER BY d.due_at LIMIT $2 FOR UPDATE OF d SKIP LOCKED
 ), locked AS MATERIALIZED (
-  SELECT o.id, o.state AS before, o.paused
+  SELECT o.id, o.state AS before, o.paused, o.put_off
     FROM picked p CROSS JOIN LATERAL (
-      SELECT o.id, o.state, ` + pauseCovers + ` AS paused FROM operations o
+      SELECT o.id, o.state, pause.paused, pause.paused AND NOT o.in_doubt AS put_off
+        FROM operations o CROSS JOIN LATERAL (SELECT ` + pauseCovers + ` AS paused) AS pause
        WHERE o.id = p.operation_id AND (o.state = 'open' OR (o.state = 'claimed' AND o.lease_until <= now()))
          FOR UPDATE OF o SKIP LOCKED) AS o
 ), put_off AS (
-  UPDATE due d SET due_at = now() + interval '15 s' + random() * interval '15 s' FROM locked l WHERE l.paused AND d.operation_id = l.id
+  UPDATE due d SET due_at = now() + interval '15 s' + random() * interval '15 s' FROM locked l WHERE l.put_off AND d.operation_id = l.id
 ), claimed AS (
   UPDATE operations o
      SET state = 'claimed', fence = o.fence + 1, unobserved = o.unobserved + 1, claim_token = $3, lease_until = now() + $4::int8 * interval '1 ms',
          held = false
-    FROM locked l WHERE o.id = l.id AND NOT l.paused
-  RETURNING o.id, o.key, o.fence, o.unobserved - 1 AS unobserved, l.before, o.source, o.route, o.partner, o.partner_key, o.epoch, o.in_doubt,
+    FROM locked l WHERE o.id = l.id AND NOT l.put_off
+  RETURNING l.paused, o.id, o.key, o.fence, o.unobserved - 1 AS unobserved, l.before, o.source, o.route, o.partner, o.partner_key, o.epoch, o.in_doubt,
             o.first_sent_at, o.created_at
 ), leased AS (
   UPDATE due d SET due_at = now() + $4 * interval '1 ms' FROM claimed c WHERE d.operation_id = c.id
@@ -41,7 +42,7 @@ WITH guard AS MATERIALIZED (
 SELECT c.id, c.key, c.fence, c.unobserved, c.before, c.source, c.route, coalesce(c.partner, ''), coalesce(c.partner_key, ''), c.epoch,
        c.in_doubt OR (c.first_sent_at IS NULL AND c.created_at < g.doubt_before),
        CASE WHEN c.first_sent_at IS NULL AND c.created_at < g.doubt_before THEN c.created_at ELSE c.first_sent_at END,
-       c.created_at, now()
+       c.created_at, c.paused, now()
   FROM claimed c, guard g`
 
 // ClaimDue claims up to limit due operations of one partner for the sweep and returns what the next step depends on. No attempt is
@@ -83,7 +84,7 @@ WITH picked AS MATERIALIZED (
   UPDATE due d SET due_at = now() + interval '1 day' FROM picked p WHERE d.operation_id = p.operation_id RETURNING d.operation_id
 )
 SELECT o.id, o.key, o.fence, o.unobserved, o.state, o.source, o.route, coalesce(o.partner, ''), coalesce(o.partner_key, ''), o.epoch, o.in_doubt,
-       o.first_sent_at, o.created_at, now()
+       o.first_sent_at, o.created_at, false, now()
   FROM moved m JOIN operations o ON o.id = m.operation_id AND o.state = 'parked'`
 
 // LookAtParked returns parked operations of one partner whose look-up is due. Nothing may be sent for them; what is found goes to Append.
@@ -109,7 +110,7 @@ func scanWork(rows pgx.Rows, token uuid.UUID) ([]Work, error) {
 	for rows.Next() {
 		w := Work{Claim: Claim{Token: token}}
 		err := rows.Scan(&w.Claim.OperationID, &w.Claim.Key, &w.Claim.Fence, &w.UnobservedClaims, &w.State, &w.Source, &w.Route, &w.Pinned,
-			&w.PartnerKey, &w.Epoch, &w.InDoubt, timeOrZero{&w.FirstSentAt}, &w.CreatedAt, &w.Now)
+			&w.PartnerKey, &w.Epoch, &w.InDoubt, timeOrZero{&w.FirstSentAt}, &w.CreatedAt, &w.Paused, &w.Now)
 		if err != nil {
 			return nil, err
 		}

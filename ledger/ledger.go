@@ -33,7 +33,7 @@ type Options struct {
 	MaxBatch         int           // rows per statement. Default 256
 	LockTimeout      time.Duration // per statement. Default 2 s
 	StatementTimeout time.Duration // per statement. Default 10 s
-	RelayLease       time.Duration // how long one relay keeps the outbox to itself. Default 10 s
+	RelayLease       time.Duration // how long one relay keeps the outbox to itself, so how long events wait when it dies. Default 4 s
 }
 
 func (o Options) withDefaults() Options {
@@ -42,7 +42,7 @@ func (o Options) withDefaults() Options {
 	o.MaxBatch = orElse(o.MaxBatch, 256)
 	o.LockTimeout = orElse(o.LockTimeout, 2*time.Second)
 	o.StatementTimeout = orElse(o.StatementTimeout, 10*time.Second)
-	o.RelayLease = orElse(o.RelayLease, 10*time.Second)
+	o.RelayLease = orElse(o.RelayLease, 4*time.Second)
 	return o
 }
 

@@ -133,8 +133,8 @@ func TestOutbox_ALateCommitIsNotSkipped(t *testing.T) {
 }
 
 func TestOutbox_OneRelayAtATime(t *testing.T) {
-	db := newDatabase(t, ledger.Options{})
-	second := db.another(ledger.Options{})
+	db := newDatabase(t, ledger.Options{RelayLease: 10 * time.Second})
+	second := db.another(ledger.Options{RelayLease: 10 * time.Second})
 	mustRecord(t, db.Ledger, ledger.Reject(mustClaim(t, db.Ledger, newWish()), "account_closed"))
 	for range 3 {
 		if a, b := len(unpublishedOf(t, db.Ledger, 10)), len(unpublishedOf(t, second, 10)); a != 1 || b != 0 {
@@ -149,5 +149,5 @@ func TestOutbox_OneRelayAtATime(t *testing.T) {
 	if got := len(unpublishedOf(t, second, 10)); got != 1 {
 		t.Errorf("%d events, want 1", got)
 	}
-	db.wantCount(1, "renewed leases", `SELECT count(*) FROM leases WHERE name = 'relay' AND until > now() + interval '8 s'`)
+	db.wantCount(1, "renewed leases", `SELECT count(*) FROM leases WHERE name = 'relay' AND until > now() + interval '3 s'`)
 }

@@ -44,9 +44,7 @@ INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3,
 const (
 	// resumeSpread is over how long the operations held by a pause come back.
 	resumeSpread = 30 * time.Second
-	// resumePatience bounds the wait for claims that still saw the pause; each of them ends within its statement timeout.
-	resumePatience = 15 * time.Second
-	resumePoll     = 20 * time.Millisecond
+	resumePoll   = 20 * time.Millisecond
 )
 
 // Resume ends a pause and brings back what it held, spread over half a minute so that the partner is not flooded. A claim that began before
@@ -73,11 +71,11 @@ SELECT pg_current_xact_id()::text FROM p`, scope, name, reason, by).Scan(&ended)
 	return l.bringBack(ctx, scope, name)
 }
 
-// awaitOlderThan returns when every transaction older than xact has ended, or when patience has.
+// awaitOlderThan returns when every transaction older than xact has ended. It waits no longer than a claim's statement may take.
 func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
 	poll := time.NewTicker(resumePoll)
 	defer poll.Stop()
-	for begun := time.Now(); time.Since(begun) < resumePatience; {
+	for begun := time.Now(); time.Since(begun) < l.opt.StatementTimeout; {
 		var over bool
 		if err := l.pool.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8`, xact).Scan(&over); err != nil {
 			return fmt.Errorf("wait for older claims: %w", err)
@@ -96,10 +94,13 @@ func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
 
 func (l *Ledger) bringBack(ctx context.Context, scope Scope, name string) error {
 	_, err := l.pool.Exec(ctx, `
-		UPDATE due d SET due_at = now() + random() * $3::int8 * interval '1 ms'
-		  FROM operations o
-		 WHERE o.id = d.operation_id AND o.held AND d.due_at > now() + $3 * interval '1 ms'
-		   AND ($1 = 'all' OR ($1 = 'partner' AND d.partner = $2) OR ($1 = 'route' AND o.route = $2) OR ($1 = 'source' AND o.source = $2))`,
+WITH free AS ( -- what is locked is at work; waiting for it in an order of our own could deadlock with a batch of records
+  SELECT d.operation_id FROM due d JOIN operations o ON o.id = d.operation_id
+   WHERE o.held AND d.due_at > now() + $3::int8 * interval '1 ms'
+     AND ($1 = 'all' OR ($1 = 'partner' AND d.partner = $2) OR ($1 = 'route' AND o.route = $2) OR ($1 = 'source' AND o.source = $2))
+     FOR UPDATE OF d SKIP LOCKED
+)
+UPDATE due d SET due_at = now() + random() * $3 * interval '1 ms' FROM free f WHERE d.operation_id = f.operation_id`,
 		scope, name, resumeSpread.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("bring back held operations: %w", err)

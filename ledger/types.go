@@ -138,6 +138,7 @@ type Work struct {
 	PartnerKey       string // "" = none yet
 	Epoch            int16
 	InDoubt          bool
+	Paused           bool      // a pause covers it: it may be asked after, not sent
 	FirstSentAt      time.Time // zero = never
 	UnobservedClaims int16     // consecutive claims that ended without an observation, this one not counted
 	Attempts         []Attempt // oldest first
