@@ -35,8 +35,9 @@ func floors() map[string][]string {
 		"bankclient/reference": {"bankclient"},
 		"bankclient/banksim":   {},
 		"migrations":           {},
+		"deploy/postgres":      {},
 		"integration":          {"*"},
-		"integration/stack":    {"integration/stack", "migrations", "bankclient/banksim"},
+		"integration/stack":    {"integration/stack", "deploy/postgres", "migrations", "bankclient/banksim"},
 	}
 }
 

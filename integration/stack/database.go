@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
 
+	roles "github.com/paidonce/paidonce/deploy/postgres"
 	"github.com/paidonce/paidonce/migrations"
 )
 
@@ -47,15 +46,7 @@ func (p *Postgres) urls(name string) DatabaseURLs {
 }
 
 func makeRoles(ctx context.Context, conn *pgx.Conn, password string) error {
-	path, err := inModule("deploy", "postgres", "roles.sql")
-	if err != nil {
-		return err
-	}
-	roles, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the roles: %w", err)
-	}
-	if _, err := conn.Exec(ctx, string(roles)); err != nil {
+	if _, err := conn.Exec(ctx, roles.Roles); err != nil {
 		return fmt.Errorf("make the roles: %w", err)
 	}
 	for _, role := range []string{ownerRole, workerRole} {
@@ -79,22 +70,4 @@ func makeDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 		return fmt.Errorf("create database %s: %w", name, err)
 	}
 	return nil
-}
-
-// inModule finds a file of this repository from wherever inside it the program was started.
-func inModule(elements ...string) (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
-	}
-	for {
-		path := filepath.Join(append([]string{dir}, elements...)...)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find %s: start inside the repository", filepath.Join(elements...))
-		}
-		dir = filepath.Dir(dir)
-	}
 }
