@@ -88,6 +88,9 @@ func TestA5_ConditionTable(t *testing.T) {
 		{"transfer and error", reply(201, jsonType, with(`{"id"`, `{"error":{"code":"x"},"id"`)), unknown, operation},
 		{"oversized", reply(201, jsonType, with(`{"id"`, `{"pad":"`+strings.Repeat("x", 300<<10)+`","id"`)), unknown, operation},
 
+		{"oversized without a length", "HTTP/1.1 201 X\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
+			with(`{"id"`, `{"pad":"`+strings.Repeat("x", 300<<10)+`","id"`), unknown, operation},
+
 		{"202", reply(202, jsonType, agreeing), unknown, operation},
 		{"202 that disagrees", reply(202, jsonType, with("49.00", "48.00")), mismatch, operation},
 		{"204", "HTTP/1.1 204 X\r\n\r\n", unknown, operation},
