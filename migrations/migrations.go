@@ -56,20 +56,40 @@ func Up(ctx context.Context, url string, progress func(Step, time.Duration)) err
 			progress(Step{Version: r.Source.Version, Name: r.Source.Path, Applied: true}, r.Duration)
 		}
 	}
+	return grantAndRemember(ctx, db)
+}
+
+// grantAndRemember runs under a lock that ends with its transaction: two processes that grant at once fail each other.
+func grantAndRemember(ctx context.Context, db *sql.DB) (err error) {
 	grants, err := files.ReadFile("grants.sql")
 	if err != nil {
 		panic("grants.sql is embedded: " + err.Error())
 	}
-	if _, err := db.ExecContext(ctx, string(grants)); err != nil {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
 		return fmt.Errorf("apply grants: %w", err)
 	}
-	_, err = db.ExecContext(ctx, `
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback() // err says why; after a failed commit there is nothing to roll back
+		}
+	}()
+	if _, err := tx.ExecContext(ctx, `LOCK TABLE goose_db_version IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		return fmt.Errorf("lock the migrations: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, string(grants)); err != nil {
+		return fmt.Errorf("apply grants: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, `
 		INSERT INTO ledger_identity (system_identifier, timeline)
 		SELECT system_identifier::text, ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
 		  FROM pg_control_system()
 		ON CONFLICT (one) DO NOTHING`)
 	if err != nil {
 		return fmt.Errorf("remember the server: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("apply grants: %w", err)
 	}
 	return nil
 }
