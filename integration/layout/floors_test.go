@@ -17,8 +17,9 @@ const module = "github.com/paidonce/paidonce"
 func floors() map[string][]string {
 	return map[string][]string{
 		"cmd/paidonce":         {"cmd/internal", "ledger", "ledger/money", "migrations", "worker/queue", "worker/job", "bankclient"},
-		"cmd/devstack":         {"cmd/internal", "integration/stack", "migrations", "worker/queue", "worker/job", "bankclient/banksim", "ledger", "ledger/money"},
+		"cmd/devstack":         {"cmd/internal", "integration/stack", "integration/proof", "migrations", "worker/queue", "worker/job", "bankclient/banksim", "ledger", "ledger/money"},
 		"cmd/banksim":          {"bankclient/banksim"},
+		"cmd/underfire":        {"cmd/internal", "worker/queue"}, // the door for the attackers below integration
 		"cmd/internal":         {"cmd/internal", "ledger", "ledger/money", "migrations", "worker", "worker/queue", "worker/job", "bankclient", "bankclient/reference"},
 		"cmd/internal/gateway": {"cmd/internal", "ledger", "worker/queue", "worker/job"},
 		"cmd/internal/console": {"cmd/internal", "ledger", "worker/queue", "worker/job"},

@@ -55,7 +55,7 @@ func partnerRule(c *config.Config) []config.Problem {
 	var found []config.Problem
 	for _, id := range slices.Sorted(maps.Keys(c.Partners)) {
 		if complete(c.Partners[id]) {
-			_, err := newPartner(id, c.Partners[id], "unused")
+			_, err := newPartner(id, c.Partners[id], "unused", Around{})
 			found = append(found, problems("partners."+id, err)...)
 		}
 	}
@@ -98,7 +98,9 @@ type Bank struct {
 }
 
 // Banks makes every configured partner with its secret, in the order of their ids.
-func Banks(c *config.Config) ([]Bank, error) {
+func Banks(c *config.Config) ([]Bank, error) { return banks(c, Around{}) }
+
+func banks(c *config.Config, around Around) ([]Bank, error) {
 	var banks []Bank
 	var found config.Problems
 	for _, id := range slices.Sorted(maps.Keys(c.Partners)) {
@@ -108,7 +110,7 @@ func Banks(c *config.Config) ([]Bank, error) {
 			found = append(found, asProblems("partners."+id, err)...)
 			continue
 		}
-		partner, err := newPartner(id, settings, token)
+		partner, err := newPartner(id, settings, token, around)
 		if err != nil {
 			found = append(found, asProblems("partners."+id, err)...)
 			continue
@@ -121,10 +123,13 @@ func Banks(c *config.Config) ([]Bank, error) {
 	return banks, nil
 }
 
-func newPartner(id string, settings *config.Partner, token config.Secret) (*bankclient.Partner, error) {
+func newPartner(id string, settings *config.Partner, token config.Secret, around Around) (*bankclient.Partner, error) {
 	adapter, err := AdapterOf(settings.Adapter)
 	if err != nil {
 		return nil, err
+	}
+	if around.Adapter != nil {
+		adapter = around.Adapter(id, adapter)
 	}
 	return bankclient.New(bankclient.Config{
 		ID: id, BaseURL: settings.BaseURL.Reveal(), CredentialID: settings.CredentialID, Token: token.Reveal,

@@ -29,6 +29,7 @@ type part struct {
 // parts is a worker process put together.
 type parts struct {
 	log        zerolog.Logger
+	around     Around
 	ledger     *ledger.Ledger
 	banks      []Bank
 	consume    *nats.Conn // of the consumers
@@ -40,10 +41,15 @@ type parts struct {
 
 // RunWorker runs consumer, sweep and event relay until ctx ends, then drains. It returns when everything has ended.
 func RunWorker(ctx context.Context, c *config.Config, log zerolog.Logger) error {
+	return RunWorkerWith(ctx, c, log, Around{})
+}
+
+// RunWorkerWith is RunWorker with something around its parts.
+func RunWorkerWith(ctx context.Context, c *config.Config, log zerolog.Logger, around Around) error {
 	if err := NeedWorker(c); err != nil {
 		return err
 	}
-	p, err := assemble(ctx, c, log)
+	p, err := assemble(ctx, c, log, around)
 	defer p.close()
 	if err != nil {
 		return err
@@ -52,9 +58,9 @@ func RunWorker(ctx context.Context, c *config.Config, log zerolog.Logger) error 
 }
 
 // assemble makes every part and starts none. On an error, what was made must still be closed.
-func assemble(ctx context.Context, c *config.Config, log zerolog.Logger) (p *parts, err error) {
-	p = &parts{log: log}
-	if p.banks, err = Banks(c); err != nil {
+func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around Around) (p *parts, err error) {
+	p = &parts{log: log, around: around}
+	if p.banks, err = banks(c, around); err != nil {
 		return p, err
 	}
 	if p.ledger, err = OpenLedger(ctx, c); err != nil {
@@ -74,7 +80,7 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger) (p *par
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	w, err := worker.New(p.ledger, p.partners(), workerOptions(c, &log, metrics))
+	w, err := worker.New(apply[worker.Ledger](around.Ledger, p.ledger), p.partners(), apply(around.Options, workerOptions(c, &log, metrics)))
 	if err != nil {
 		return p, err
 	}
@@ -115,7 +121,7 @@ func refuseSchema(ctx context.Context, l *ledger.Ledger, log zerolog.Logger) err
 func (p *parts) partners() []worker.Partner {
 	partners := make([]worker.Partner, len(p.banks))
 	for i, b := range p.banks {
-		partners[i] = worker.Partner{Bank: b.Partner, Gate: b.Gate(), LookUps: b.Settings.LookUps}
+		partners[i] = worker.Partner{Bank: apply[worker.Bank](p.around.Bank, b.Partner), Gate: b.Gate(), LookUps: b.Settings.LookUps}
 	}
 	return partners
 }
@@ -141,7 +147,7 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	relay, err := queue.NewRelay(p.publish, outbox{p.ledger}, queue.RelayOptions{Log: p.log})
+	relay, err := queue.NewRelay(p.publish, apply[queue.Outbox](p.around.Outbox, outbox{p.ledger}), queue.RelayOptions{Log: p.log})
 	if err != nil {
 		return err
 	}
@@ -175,7 +181,9 @@ func (p *parts) consumer(c *config.Config, w *worker.Worker, dead *queue.DeadLet
 	if !ok {
 		panic("the worker was given every route of the settings, " + route + " too")
 	}
-	handle := func(ctx context.Context, d *queue.Delivery) { w.Handle(ctx, d) }
+	handle := func(ctx context.Context, d *queue.Delivery) {
+		w.Handle(ctx, apply[worker.Delivery](p.around.Delivery, d))
+	}
 	return queue.NewConsumer(p.consume, dead, route, intake{ready, gate}, handle, queue.ConsumerOptions{
 		Pullers: c.Worker.Pullers, AckWait: c.Worker.AckWait, Grace: c.Worker.ShutdownGrace, Log: p.log,
 	})
