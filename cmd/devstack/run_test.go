@@ -98,7 +98,7 @@ func pay(t *testing.T, s *services) {
 		t.Fatal(err)
 	}
 	request.Header = http.Header{"Authorization": {"Bearer " + string(token)}, "Idempotency-Key": {"0b9e5a0e-0000-8000-8000-000000000001"}, "Content-Type": {"application/json"}}
-	response, err := http.DefaultClient.Do(request)
+	response, err := (&http.Client{}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

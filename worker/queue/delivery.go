@@ -15,6 +15,7 @@ import (
 )
 
 // The acknowledgements of the JetStream protocol. They are published, not requested: none of them decides anything.
+// global: constants that Go cannot state, since a slice has no constant form.
 var (
 	ackDone       = []byte("+ACK")
 	ackInProgress = []byte("+WPI")

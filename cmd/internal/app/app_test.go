@@ -87,16 +87,16 @@ func TestNothingIsPulledBeforeItIsReady(t *testing.T) {
 			t.Fatalf("slots were handed out: %d, reasons %v", len(acquired), ready.Reasons())
 		}
 		broken.Store(false)
-		time.Sleep(readyEvery)
+		time.Sleep(readyEvery) // virtual
 		synctest.Wait()
 		if n := <-acquired; n != 5 || len(ready.Reasons()) != 0 {
 			t.Errorf("acquired %d, reasons %v", n, ready.Reasons())
 		}
 		broken.Store(true)
-		time.Sleep(readyEvery)
+		time.Sleep(readyEvery) // virtual
 		synctest.Wait()
 		go acquire()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual
 		if len(acquired) != 0 {
 			t.Error("slots were handed out after the ledger went away again")
 		}
