@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -396,6 +397,10 @@ func TestPoisonParksWithoutSend(t *testing.T) {
 			})
 			p.Kill()
 		}
+		w.client.Refuses = func(uuid.UUID) bool {
+			t.Error("a poison was prepared once more")
+			return true
+		}
 		last := workertest.Start(t, w, nil)
 		o := workertest.AwaitEnd(t, w, key)
 		wantState(t, o, ledger.StateParked, "poison")
@@ -671,6 +676,144 @@ func TestGraceRunsOut(t *testing.T) {
 		second := workertest.Start(t, w, nil)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
 		stop(t, second)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestNotAfterPassesBetweenClaimAndSend: nothing left us, so it is cancelled.
+func TestNotAfterPassesBetweenClaimAndSend(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(3 * time.Second).UTC().Truncate(time.Second) })
+		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+			if point == "after claim" {
+				<-time.After(5 * time.Second)
+			}
+			return nil
+		}})
+		deliver(t, p, payload)
+		o, _ := w.Outcome(key)
+		wantState(t, o, ledger.StateCancelled, "expired")
+		stop(t, p)
+		if n := len(w.Sent(key)); n != 0 {
+			t.Errorf("the bank saw %d requests after not_after", n)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestC7_RecordIsTriedAgainUnderItsClaim: what the partner said is not lost with one failed write, and is not asked again.
+func TestC7_RecordIsTriedAgainUnderItsClaim(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		failures := 2
+		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+			if point == "before record" && failures > 0 {
+				failures--
+				return errors.New("serialization failure")
+			}
+			return nil
+		}})
+		deliver(t, p, payload)
+		o, _ := w.Outcome(key)
+		wantState(t, o, ledger.StateAuthorized, "")
+		stop(t, p)
+		if o.Attempts != 1 || len(w.Sent(key)) != 1 || w.bank.LookUps(key) != 0 {
+			t.Errorf("%d attempts, %d requests, %d look-ups; want 1, 1, 0", o.Attempts, len(w.Sent(key)), w.bank.LookUps(key))
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestOurFundsAsARejectionIsNotTheCustomers: not stored, so the same key serves once a person resumed.
+func TestOurFundsAsARejectionIsNotTheCustomers(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.Rejected, Cause: bankclient.CauseOurFunds,
+			Code: "insufficient_funds"}})
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		op, _ := w.led.Look(key)
+		if op.State != ledger.StateOpen || op.Epoch != 0 || op.InDoubt || w.led.Pauses()["partner/fake"] != "our_funds" {
+			t.Errorf("state %s, epoch %d, in doubt %v, pauses %v", op.State, op.Epoch, op.InDoubt, w.led.Pauses())
+		}
+		w.Resume()
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
+// TestSweepStartsWhatTheGatewayRecorded: E8, the message never came. What the policy forbids is parked, not sent.
+func TestSweepStartsWhatTheGatewayRecorded(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		record := func(change func(*job.Job)) uuid.UUID {
+			key, payload := workertest.OrderWith(t, change)
+			w.led.Add(ledger.Wish{Key: key, Source: workertest.SourceName, Route: workertest.RouteName, Payload: payload,
+				Intention: ledger.Intention{Partner: "fake"}}, 10*time.Second)
+			return key
+		}
+		good, large := record(func(*job.Job) {}), record(func(j *job.Job) { j.Amount.Minor = 25000001 })
+		p := workertest.Start(t, w, nil)
+		wantState(t, workertest.AwaitEnd(t, w, good), ledger.StateAuthorized, "")
+		wantState(t, workertest.AwaitEnd(t, w, large), ledger.StateParked, "amount_over_limit")
+		stop(t, p)
+		if n := len(w.Sent(large)); n != 0 {
+			t.Errorf("the bank saw %d requests above the limit", n)
+		}
+		workertest.CheckPromise(t, w, good, large)
+	})
+}
+
+// TestSweepHoldsASlotForEveryCall: never more calls at the same time than the gate has slots.
+func TestSweepHoldsASlotForEveryCall(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		w.slots = 2
+		var keys []uuid.UUID
+		for range 7 {
+			key, payload := workertest.Order(t)
+			keys = append(keys, key)
+			w.led.Add(ledger.Wish{Key: key, Source: workertest.SourceName, Route: workertest.RouteName, Payload: payload,
+				Intention: ledger.Intention{Partner: "fake"}}, 0)
+			w.Script(key, workertest.SlowAnswer)
+		}
+		var mu sync.Mutex
+		now, most := 0, 0
+		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch point {
+			case "before send":
+				now++
+				most = max(most, now)
+			case "after send":
+				now--
+			}
+			return nil
+		}})
+		for _, key := range keys {
+			wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		}
+		stop(t, p)
+		if most != 2 {
+			t.Errorf("up to %d calls at the same time, want 2", most)
+		}
+		workertest.CheckPromise(t, w, keys...)
+	})
+}
+
+// TestUnreadablePayloadParksAndKeepsTheDoubt: a later version cannot read it; a person can.
+func TestUnreadablePayloadParksAndKeepsTheDoubt(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, workertest.Fails)
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		w.led.Edit(key, func(op *fake.Operation) { op.Wish.Payload = []byte("{}") })
+		o := workertest.AwaitEnd(t, w, key)
+		stop(t, p)
+		if o.State != ledger.StateParked || !o.InDoubt {
+			t.Errorf("operation is %s, in doubt %v; want parked and in doubt", o, o.InDoubt)
+		}
 		workertest.CheckPromise(t, w, key)
 	})
 }

@@ -320,6 +320,21 @@ func TestFoldLostClaim(t *testing.T) {
 	}
 }
 
+// TestFoldAmbiguityOfOneAttemptWins: two things are said of one attempt; the ambiguous one stays.
+func TestFoldAmbiguityOfOneAttemptWins(t *testing.T) {
+	profile := goodProfile()
+	h := history([]happening{{attempt: true, verdict: "not_executed"}})
+	for _, kind := range []ledger.FactKind{ledger.FactVerdict, ledger.FactLate} {
+		for _, verdict := range []string{"unknown", "in_flight", "key_reused"} {
+			with := h
+			with.Facts = append(slices.Clone(h.Facts), ledger.Fact{Kind: kind, Verdict: verdict, Fence: 1, At: t0.Add(time.Hour)})
+			if !Fold(with, rules(&profile)).InDoubt {
+				t.Errorf("%s %s beside not executed left no doubt", kind, verdict)
+			}
+		}
+	}
+}
+
 // TestK1_OrderOfNewsDoesNotMatter: every permutation of what is on record gives one standing.
 func TestK1_OrderOfNewsDoesNotMatter(t *testing.T) {
 	profile := goodProfile()

@@ -23,6 +23,7 @@ type world struct {
 	client fake.Client // copied for every process
 	lease  time.Duration
 	start  time.Time
+	slots  int
 
 	mu    sync.Mutex
 	gates []*fake.Gate
@@ -33,7 +34,7 @@ func newWorld(change ...func(*bankclient.Profile)) *world {
 	for _, c := range change {
 		c(&profile)
 	}
-	w := &world{lease: time.Minute, led: fake.NewLedger(time.Minute), bank: fake.NewBank(profile, 20*time.Second), start: time.Now()}
+	w := &world{lease: time.Minute, slots: 512, led: fake.NewLedger(time.Minute), bank: fake.NewBank(profile, 20*time.Second), start: time.Now()}
 	w.client = fake.Client{Bank: w.bank, Credential: "2026-11", Host: "bank.example", Renderer: 1}
 	return w
 }
@@ -64,7 +65,7 @@ func (w *world) PartnerID() string     { return "fake" }
 
 func (w *world) Partner() worker.Partner {
 	client := w.client
-	gate := fake.NewGate(512)
+	gate := fake.NewGate(w.slots)
 	w.mu.Lock()
 	w.gates = append(w.gates, gate)
 	w.mu.Unlock()
