@@ -59,7 +59,7 @@ WITH guard AS MATERIALIZED (
 ), wish AS MATERIALIZED (
   SELECT w.*, paused,
          NOT paused AND coalesce(w.not_before <= now(), true) AND coalesce(w.not_after > now(), true) AS start,
-         coalesce(w.published_at < g.doubt_before, false) AS doubt
+         coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity') AS doubt
     FROM guard g
    CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::text[], $9::timestamptz[],
                      $10::timestamptz[], $11::bytea[], $12::text[], $13::timestamptz[], $14::text[], $15::text[], $16::text[], $17::int2[],
@@ -75,7 +75,7 @@ WITH guard AS MATERIALIZED (
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account,
          CASE WHEN start THEN 'claimed' ELSE 'open' END::operation_state, start OR doubt, paused, CASE WHEN paused THEN 'paused' END, start::int, start::int,
          CASE WHEN start THEN $21::uuid END, CASE WHEN start THEN now() + $22::int8 * interval '1 ms' END,
-         CASE WHEN doubt THEN published_at WHEN start THEN now() END,
+         CASE WHEN doubt THEN coalesce(published_at, now()) WHEN start THEN now() END,
          CASE WHEN start THEN partner END, CASE WHEN start THEN credential END, CASE WHEN start THEN partner_key END
     FROM wish ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO UPDATE

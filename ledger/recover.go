@@ -17,7 +17,7 @@ type Recovery struct {
 
 // Recover accepts the server that the ledger was found on after a failover or a restore, as the owner's role. Claims and records that the
 // old server had acknowledged may be missing here, so nothing that could have been sent is taken for fresh: every unfinished operation
-// is put in doubt, and so will be every job published before now. Ids jump ahead, so that none is issued twice.
+// is put in doubt, and so will be every job published before now and a minute, since the broker's clock may differ. Ids jump ahead, so that none is issued twice.
 func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, error) {
 	id, err := l.Identity(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 		if _, err := tx.Exec(ctx, `LOCK TABLE operations IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `UPDATE ledger_identity SET system_identifier = $1, timeline = $2, doubt_before = now() RETURNING doubt_before`,
+		err := tx.QueryRow(ctx, `UPDATE ledger_identity SET system_identifier = $1, timeline = $2, doubt_before = now() + interval '1 min' RETURNING doubt_before`,
 			id.FoundSystem, id.FoundTimeline).Scan(&r.Before)
 		if err != nil {
 			return err
