@@ -303,7 +303,8 @@ func TestFoldEarlierEpochDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestFoldLostClaim: doubt that no attempt explains is kept, and only proof of absence allows a send.
+// TestFoldLostClaim: doubt that no attempt explains is kept, and only proof of absence allows a send: two answers later than
+// 130 s, the first observation and then lease, latest arrival and visibility bound.
 func TestFoldLostClaim(t *testing.T) {
 	profile := goodProfile()
 	h := History{PartnerKey: "k", InDoubt: true, FirstSent: t0}
@@ -311,10 +312,10 @@ func TestFoldLostClaim(t *testing.T) {
 	if step := Next(Fold(h, rules(&profile)), at); step.Kind != LookUp {
 		t.Errorf("step %+v, want a look-up first", step)
 	}
-	for i, d := range []time.Duration{5 * time.Second, 131 * time.Second, 137 * time.Second} {
+	for i, d := range []time.Duration{5 * time.Second, 100 * time.Second, 131 * time.Second, 137 * time.Second} {
 		h.Facts = append(h.Facts, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Fence: 1, At: t0.Add(d)})
 		at.Now = t0.Add(d)
-		if step, want := Next(Fold(h, rules(&profile)), at), []StepKind{LookUp, LookUp, Send}[i]; step.Kind != want {
+		if step, want := Next(Fold(h, rules(&profile)), at), []StepKind{LookUp, LookUp, LookUp, Send}[i]; step.Kind != want {
 			t.Errorf("after %d not-founds: step %+v, want %d", i+1, step, want)
 		}
 	}

@@ -10,10 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker"
 	"github.com/paidonce/paidonce/worker/internal/fake"
 	"github.com/paidonce/paidonce/worker/workertest"
+)
+
+// The real ones fit.
+var (
+	_ worker.Ledger = (*ledger.Ledger)(nil)
+	_ worker.Bank   = (*bankclient.Partner)(nil)
+	_ worker.Gate   = (*bankclient.Gate)(nil)
 )
 
 func timings() worker.Timings {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -241,7 +242,7 @@ func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclien
 	case next.Kind == Authorize && next.TransferID != "":
 		record.Next, record.TransferID = ledger.StateAuthorized, next.TransferID
 	case next.Kind == Reject && !op.standing.InDoubt:
-		record.Next = ledger.StateRejected
+		record.Next, record.Code = ledger.StateRejected, cmp.Or(next.Code, "rejected")
 	case next.Kind == Cancel && !op.standing.InDoubt:
 		record.Next = ledger.StateCancelled
 	case next.Kind == Send, next.Kind == LookUp, next.Kind == WaitUntil:

@@ -273,6 +273,8 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 	switch {
 	case r.Next == ledger.StateAuthorized && r.TransferID == "",
 		r.InDoubt && (r.Next == ledger.StateRejected || r.Next == ledger.StateCancelled || r.RaiseEpoch),
+		r.Code == "" && (r.Held || r.Next == ledger.StateRejected || r.Next == ledger.StateCancelled || r.Next == ledger.StateParked),
+		r.InDoubt && op.FirstSentAt.IsZero(),
 		r.Next == "" || r.Next == ledger.StateClaimed:
 		return ledger.RecordResult{Err: fmt.Errorf("record %s: refused: next %q", r.Claim.Key, r.Next)}
 	}
