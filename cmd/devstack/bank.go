@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -127,7 +124,6 @@ func attemptCommitted(ctx context.Context, pool *pgxpool.Pool, partnerKey string
 type bank struct {
 	bankAddresses
 	child *child
-	http  *http.Client
 }
 
 func startBank(settings bankSettings) (*bank, error) {
@@ -139,7 +135,7 @@ func startBank(settings bankSettings) (*bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bank{child: c, http: &http.Client{Timeout: time.Minute}}
+	b := &bank{child: c}
 	if _, err = fmt.Fprintf(c.stdin, "%s\n", text); err == nil {
 		var line string
 		if line, err = bufio.NewReader(c.stdout).ReadString('\n'); err == nil {
@@ -151,74 +147,4 @@ func startBank(settings bankSettings) (*bank, error) {
 		return nil, fmt.Errorf("start the bank: %w", err)
 	}
 	return b, nil
-}
-
-// summary is what the bank's oracle says in numbers.
-type summary struct {
-	Pending    int64 `json:"pending"`
-	Requests   int64 `json:"requests"`
-	Violations int64 `json:"violations"`
-}
-
-func (b *bank) summary(ctx context.Context) (summary, error) {
-	var s summary
-	body, err := b.get(ctx, "/oracle/summary")
-	if err != nil {
-		return s, err
-	}
-	err = json.UnmarshalRead(body, &s)
-	return s, errors.Join(err, body.Close())
-}
-
-// paid is a transfer in the bank's own book by which money left.
-type paid struct {
-	partnerKey string
-	execution
-}
-
-// book reads all transfers by which money left.
-func (b *bank) book(ctx context.Context) ([]paid, error) {
-	body, err := b.get(ctx, "/statement")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = body.Close() }() // only read from
-	var all []paid
-	for decoder := jsontext.NewDecoder(body); ; {
-		var t struct {
-			ID       string `json:"id"`
-			Key      string `json:"key"`
-			Amount   string `json:"amount"`
-			Currency string `json:"currency"`
-			Executed bool   `json:"executed"`
-		}
-		if err := json.UnmarshalDecode(decoder, &t); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("read the bank's book: %w", err)
-		}
-		if !t.Executed {
-			continue
-		}
-		minor, err := strconv.ParseInt(strings.Replace(t.Amount, ".", "", 1), 10, 64)
-		if err != nil {
-			minor = math.MinInt64 // no amount of ours
-		}
-		all = append(all, paid{partnerKey: t.Key, execution: execution{transferID: t.ID, amountMinor: minor, currency: t.Currency}})
-	}
-}
-
-func (b *bank) get(ctx context.Context, path string) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.ControlURL+path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("ask the bank: %w", err)
-	}
-	response, err := b.http.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask the bank: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("ask the bank for %s: status %d", path, response.StatusCode), response.Body.Close())
-	}
-	return response.Body, nil
 }

@@ -4,7 +4,7 @@
 //  1. It publishes a mix of fresh, repeated, conflicting and malformed jobs.
 //  2. On the way it kills the worker by SIGKILL, and starts another one.
 //  3. It waits until every operation is finished or parked, and every other message is a dead letter.
-//  4. It asks the bank's own book, the ledger, the dead letters and the events, each on its own (proof.go shares no code with
+//  4. It asks the bank's own book, the ledger, the dead letters and the events, each on its own (integration/proof shares no code with
 //     what writes the ledger), and holds them against what it published.
 //
 // Its last line says what came of it. With --once it then exits, with 0 only if everything held; otherwise it keeps running

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
+
+	"github.com/paidonce/paidonce/integration/proof"
 )
 
 // progress shows how far a run is: one line that changes on a terminal, a line every two seconds elsewhere.
@@ -20,7 +22,7 @@ type progress struct {
 	shown time.Time
 	sent  int
 	total int
-	last  standing
+	last  proof.Standing
 	kills int
 }
 
@@ -59,7 +61,7 @@ func (p *progress) killed() {
 	p.show()
 }
 
-func (p *progress) standing(s standing) {
+func (p *progress) standing(s proof.Standing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = s
@@ -73,7 +75,7 @@ func (p *progress) show() {
 	p.shown = time.Now()
 	p.clear()
 	_, _ = fmt.Fprintf(p.out, "%6.1fs  published %d/%d  authorized %d  rejected %d  cancelled %d  parked %d  under way %d (in doubt %d)  queued %d  events to come %d  worker killed %d times",
-		time.Since(p.began).Seconds(), p.sent, p.total, p.last.authorized, p.last.rejected, p.last.cancelled, p.last.parked, p.last.underWay, p.last.inDoubt, p.last.queued, p.last.unpublished, p.kills)
+		time.Since(p.began).Seconds(), p.sent, p.total, p.last.Authorized, p.last.Rejected, p.last.Cancelled, p.last.Parked, p.last.UnderWay, p.last.InDoubt, p.last.Queued, p.last.Unpublished, p.kills)
 	if !p.terminal {
 		_, _ = fmt.Fprintln(p.out)
 	}

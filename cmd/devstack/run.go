@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/paidonce/paidonce/integration/proof"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // errNotHeld means that the run was judged, and lost.
@@ -60,35 +63,37 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 		return keepRunning(ctx, s)
 	}
 	_, _ = fmt.Fprintln(out, judged)
-	if !judged.held() {
+	if !judged.Held() {
 		return errNotHeld
 	}
 	return nil
 }
 
 // prove publishes, kills, waits and judges.
-func prove(ctx context.Context, o options, s *services, say *progress) (*judgement, error) {
-	w, err := openWitnesses(ctx, s)
+func prove(ctx context.Context, o options, s *services, say *progress) (*proof.Judgement, error) {
+	w, err := proof.Open(ctx, proof.Places{
+		LedgerURL: s.urls.Superuser, BrokerURL: s.nats.URL(), Routes: []string{route}, BankURLs: []string{s.bank.ControlURL},
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
+	defer w.Close()
 	op, err := openOperator(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer op.close()
-	before, err := w.standing(ctx)
+	before, err := w.Standing(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMixture(o.jobs, o.seed, time.Now())
+	m, err := proof.NewMixture([]proof.Lane{{Source: source, Route: route}}, o.jobs, o.seed, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	say.expect(len(m.messages))
-	say.line("publish %d jobs, and %d repeated, conflicting and malformed messages", o.jobs, len(m.messages)-o.jobs)
-	var all publication
+	say.expect(len(m.Messages))
+	say.line("publish %d jobs, and %d repeated, conflicting and malformed messages", o.jobs, len(m.Messages)-o.jobs)
+	var all proof.Publication
 	publishing, stop := context.WithCancel(ctx)
 	published := make(chan error, 1)
 	var publisher sync.WaitGroup
@@ -103,23 +108,23 @@ func prove(ctx context.Context, o options, s *services, say *progress) (*judgeme
 	if err := watcher.watch(ctx, o.wait, published); err != nil {
 		return nil, err
 	}
-	ev, err := w.collect(ctx, all)
+	ev, err := w.Collect(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	j := judge(all, ev)
-	for _, violation := range j.violations {
+	j := proof.Judge(all, ev)
+	for _, violation := range j.Violations {
 		say.line("BREACH: %s", violation)
 	}
-	if len(j.unfinished) > 0 {
-		return j, tellLeftOver(ctx, w, say, len(j.unfinished))
+	if len(j.Unfinished) > 0 {
+		return j, tellLeftOver(ctx, w, say, len(j.Unfinished))
 	}
 	return j, nil
 }
 
-func tellLeftOver(ctx context.Context, w *witnesses, say *progress, n int) error {
+func tellLeftOver(ctx context.Context, w *proof.Witnesses, say *progress, n int) error {
 	const most = 10
-	lines, err := w.leftOver(ctx, most)
+	lines, err := w.LeftOver(ctx, most)
 	if err != nil {
 		return err
 	}
@@ -136,13 +141,13 @@ const patience = 2 * time.Minute
 // watcher follows a run to its end.
 type watcher struct {
 	services  *services
-	witnesses *witnesses
+	witnesses *proof.Witnesses
 	operator  *operator
 	say       *progress
 	kills     *killPlan
 
-	before   standing // an earlier run in the same directory may have left something
-	last     standing
+	before   proof.Standing // an earlier run in the same directory may have left something
+	last     proof.Standing
 	moved    time.Time
 	attended time.Time
 	calm     int
@@ -178,7 +183,7 @@ func (w *watcher) watch(ctx context.Context, wait time.Duration, published <-cha
 
 // step looks once at everything, and says whether the run is over.
 func (w *watcher) step(ctx context.Context, published bool) (bool, error) {
-	now, err := w.witnesses.standing(ctx)
+	now, err := w.witnesses.Standing(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -186,7 +191,7 @@ func (w *watcher) step(ctx context.Context, published bool) (bool, error) {
 	if now != w.last {
 		w.last, w.moved = now, time.Now()
 	}
-	if w.kills.due(now.finished() - w.before.finished()) {
+	if w.kills.due(now.Finished() - w.before.Finished()) {
 		w.say.killed()
 		return false, w.services.worker.kill()
 	}
@@ -206,10 +211,24 @@ func (w *watcher) step(ctx context.Context, published bool) (bool, error) {
 		return true, nil
 	}
 	// Ledger, broker and bank are asked one after the other: only two calm answers in a row are calm.
-	if w.calm++; !published || !w.kills.empty() || !now.done() {
+	if w.calm++; !published || !w.kills.empty() || !now.Done() {
 		w.calm = 0
 	}
 	return w.calm >= 2, nil
+}
+
+// publish publishes the mixture as its source would.
+func publish(ctx context.Context, s *services, m *proof.Mixture, say *progress) (proof.Publication, error) {
+	nc, err := s.connect(queue.RolePublisher, source)
+	if err != nil {
+		return proof.Publication{}, err
+	}
+	defer nc.Close()
+	publisher, err := queue.NewPublisher(nc, queue.PublisherOptions{})
+	if err != nil {
+		return proof.Publication{}, err
+	}
+	return proof.Publish(ctx, publisher, m, say.published)
 }
 
 // killPlan is at how many finished operations the worker is killed: spread over the run, at random places.

@@ -76,12 +76,12 @@ func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j.held() || !strings.HasPrefix(j.String(), "not proved: ") {
+	if j.Held() || !strings.HasPrefix(j.String(), "not proved: ") {
 		t.Errorf("held: %s", j)
 	}
 	for _, want := range []string{"nobody asked for", "before their attempt was committed"} {
-		if !slices.ContainsFunc(j.violations, func(v string) bool { return strings.Contains(v, want) }) {
-			t.Errorf("no violation says %q: %q", want, j.violations)
+		if !slices.ContainsFunc(j.Violations, func(v string) bool { return strings.Contains(v, want) }) {
+			t.Errorf("no violation says %q: %q", want, j.Violations)
 		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 )
 
 const (
+	route        = "gbp-fps"
+	source       = "wallet"
 	partnerID    = "northbank"
 	credentialID = "devstack"
 	passwordName = "database.password"

@@ -1,4 +1,4 @@
-package main
+package proof
 
 import (
 	"fmt"
@@ -11,55 +11,58 @@ import (
 	"github.com/paidonce/paidonce/worker/job"
 )
 
+// Lane is one way for jobs to come: a source and the route that it asks for.
+type Lane struct{ Source, Route string }
+
+// Kind says what a message is for.
+type Kind uint8
+
+// The kinds.
 const (
-	route  = "gbp-fps"
-	source = "wallet"
+	Fresh       Kind = iota // the first message of a key
+	Duplicate               // the same job under the same message id: the broker may drop it
+	Copied                  // the same job under another message id: the ledger has to notice
+	Conflicting             // the same key, another amount
+	Malformed               // no job at all
 )
 
-// kind says what a message is for.
-type kind uint8
-
-const (
-	fresh       kind = iota // the first message of a key
-	duplicate               // the same job under the same message id: the broker may drop it
-	copied                  // the same job under another message id: the ledger has to notice
-	conflicting             // the same key, another amount
-	malformed               // no job at all
-)
-
-// message is one message to publish.
-type message struct {
-	kind    kind
-	of      int // index of the key; malformed ones have none
-	msgID   string
-	payload []byte
+// Message is one message to publish.
+type Message struct {
+	Kind    Kind
+	Lane    Lane
+	Of      int // index of the key; malformed ones have none
+	MsgID   string
+	Payload []byte
 }
 
-// mixture is what one run publishes.
-type mixture struct {
-	keys     []published
-	messages []message
+// Mixture is what one run publishes.
+type Mixture struct {
+	Keys     []Published
+	Messages []Message
+
+	lanes []Lane
 }
 
-// newMixture makes n keys and their messages: about 80 % fresh, 10 % duplicates (half of them past the broker's window), 5 %
+// NewMixture makes n keys and their messages: about 80 % fresh, 10 % duplicates (half of them past the broker's window), 5 %
 // conflicting and 5 % malformed. The same seed mixes the same way; keys are always new.
-func newMixture(n int, seed uint64, now time.Time) (*mixture, error) {
+func NewMixture(lanes []Lane, n int, seed uint64, now time.Time) (*Mixture, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	m := &mixture{}
+	m := &Mixture{lanes: lanes}
 	for i := range n {
 		if err := m.addKey(i, random, now); err != nil {
 			return nil, err
 		}
 	}
 	for i := range n / 16 {
-		m.insert(random, 0, message{kind: malformed, of: -1, msgID: fmt.Sprintf("malformed:%s", job.NewKey()), payload: malformedPayload(i)})
+		m.insert(random, 0, Message{Kind: Malformed, Lane: lanes[i%len(lanes)], Of: -1, MsgID: fmt.Sprintf("malformed:%s", job.NewKey()), Payload: malformedPayload(i)})
 	}
 	return m, nil
 }
 
 // addKey adds a fresh message; every eighth key gets a duplicate, every sixteenth a conflict, behind it.
-func (m *mixture) addKey(i int, random *rand.Rand, now time.Time) error {
-	j := newJob(i, random)
+func (m *Mixture) addKey(i int, random *rand.Rand, now time.Time) error {
+	lane := m.lanes[i%len(m.lanes)]
+	j := newJob(i, lane, random)
 	if i%50 == 7 {
 		j.NotAfter = now.Add(-time.Minute).UTC().Truncate(time.Second)
 	}
@@ -67,34 +70,34 @@ func (m *mixture) addKey(i int, random *rand.Rand, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("encode a job: %w", err)
 	}
-	id := job.MsgID(source, j.Key, payload)
-	place := len(m.messages)
-	m.keys = append(m.keys, published{key: j.Key, reference: string(j.Reference.Reveal()), expired: !j.NotAfter.IsZero()})
-	m.messages = append(m.messages, message{kind: fresh, of: i, msgID: id, payload: payload})
+	id := job.MsgID(lane.Source, j.Key, payload)
+	place := len(m.Messages)
+	m.Keys = append(m.Keys, Published{Key: j.Key, Reference: string(j.Reference.Reveal()), Expired: !j.NotAfter.IsZero()})
+	m.Messages = append(m.Messages, Message{Kind: Fresh, Lane: lane, Of: i, MsgID: id, Payload: payload})
 	switch i % 16 {
 	case 3:
-		m.insert(random, place+1, message{kind: duplicate, of: i, msgID: id, payload: payload})
+		m.insert(random, place+1, Message{Kind: Duplicate, Lane: lane, Of: i, MsgID: id, Payload: payload})
 	case 11:
-		m.insert(random, place+1, message{kind: copied, of: i, msgID: id + ":copy", payload: payload})
+		m.insert(random, place+1, Message{Kind: Copied, Lane: lane, Of: i, MsgID: id + ":copy", Payload: payload})
 	case 14:
 		j.Amount.Minor += 100
 		if payload, err = job.Encode(j); err != nil {
 			return fmt.Errorf("encode a conflicting job: %w", err)
 		}
-		m.insert(random, place+1, message{kind: conflicting, of: i, msgID: job.MsgID(source, j.Key, payload), payload: payload})
+		m.insert(random, place+1, Message{Kind: Conflicting, Lane: lane, Of: i, MsgID: job.MsgID(lane.Source, j.Key, payload), Payload: payload})
 	}
 	return nil
 }
 
 // insert puts a message somewhere at or behind a place: directly behind its original as often as far away.
-func (m *mixture) insert(random *rand.Rand, from int, msg message) {
-	m.messages = slices.Insert(m.messages, from+random.IntN(len(m.messages)-from+1), msg)
+func (m *Mixture) insert(random *rand.Rand, from int, msg Message) {
+	m.Messages = slices.Insert(m.Messages, from+random.IntN(len(m.Messages)-from+1), msg)
 }
 
-func newJob(i int, random *rand.Rand) job.Job {
+func newJob(i int, lane Lane, random *rand.Rand) job.Job {
 	key := job.NewKey()
 	j := job.Job{
-		Key: key, Source: source, Route: route,
+		Key: key, Source: lane.Source, Route: lane.Route,
 		DebtorAccount: job.Sensitive(fmt.Sprintf("cust-%d", random.IntN(1000))),
 		Amount:        money.Amount{Minor: 100 + random.Int64N(500_000), Currency: "GBP"},
 		Beneficiary:   job.Beneficiary{Name: job.Sensitive(fmt.Sprintf("A N Example %d", i))},
