@@ -288,6 +288,7 @@ type Situation struct {
 	Profile    *bankclient.Profile
 	Now        time.Time // database clock
 	NotAfter   time.Time // zero = none
+	Paused     bool      // it may be asked after, not sent
 	Unobserved int       // consecutive claims that ended without an observation
 	Unsendable bool      // the local check refused the request
 	SameBytes  bool      // body and partner key are those of the attempts under this key, if there are any
@@ -298,8 +299,19 @@ type Situation struct {
 	IdenticalReplays int
 }
 
+// pausedFor is how long a paused operation that might be sent waits before it is looked at again.
+const pausedFor = 30 * time.Second
+
 // Next decides by PROTOCOL section 5 what may be done. It is the only function that allows a send.
 func Next(s Standing, at Situation) Step {
+	step := nextUnpaused(s, at)
+	if step.Kind == Send && at.Paused {
+		return Step{Kind: WaitUntil, At: at.Now.Add(pausedFor)}
+	}
+	return step
+}
+
+func nextUnpaused(s Standing, at Situation) Step {
 	expired := !at.NotAfter.IsZero() && !at.Now.Before(at.NotAfter)
 	switch {
 	case s.Mismatch:

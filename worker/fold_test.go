@@ -172,6 +172,7 @@ func TestFoldNeverSendsInDoubtWithoutLeave(t *testing.T) {
 		"bytes changed":           func(_ *bankclient.Profile, s *Situation) { s.SameBytes = false },
 		"not prepared":            func(_ *bankclient.Profile, s *Situation) { s.Unsendable = true },
 		"expired":                 func(_ *bankclient.Profile, s *Situation) { s.NotAfter = s.Now },
+		"paused":                  func(_ *bankclient.Profile, s *Situation) { s.Paused = true },
 		"poison":                  func(_ *bankclient.Profile, s *Situation) { s.Unobserved = 3 },
 	}
 	for name, weaken := range weaknesses {
@@ -182,7 +183,7 @@ func TestFoldNeverSendsInDoubtWithoutLeave(t *testing.T) {
 			s := Fold(history(happened), rules(&profile))
 			step, strong := Next(s, at), oracle(happened)
 			doubt := slices.ContainsFunc(happened, func(e happening) bool { return e.doubt })
-			mayNever := name == "bytes changed" || name == "not prepared" || name == "expired" || name == "poison"
+			mayNever := name == "bytes changed" || name == "not prepared" || name == "expired" || name == "poison" || name == "paused"
 			switch {
 			case step.Kind == Send && (doubt || mayNever):
 				t.Errorf("%s, %s: sends", name, names(happened))

@@ -25,6 +25,7 @@ type operation struct {
 	facts      []ledger.Fact
 	known      int // so many of the facts are on record; the rest goes with the next record
 	inDoubt    bool
+	paused     bool // it may be asked after, not sent
 	firstSent  time.Time
 	unobserved int
 	standing   Standing // as next saw it last
@@ -55,7 +56,7 @@ func (op *operation) attempted() bool {
 // recall is an operation as the ledger remembers it.
 func recall(p *partner, work *ledger.Work) *operation {
 	return &operation{partner: p, claim: work.Claim, epoch: work.Epoch, attempts: work.Attempts, facts: work.Facts, known: len(work.Facts),
-		inDoubt: work.InDoubt, firstSent: work.FirstSentAt, unobserved: int(work.UnobservedClaims), now: work.Now}
+		inDoubt: work.InDoubt, paused: work.Paused, firstSent: work.FirstSentAt, unobserved: int(work.UnobservedClaims), now: work.Now}
 }
 
 // hold takes over a claim and gives it to the lease keeper.
@@ -142,7 +143,7 @@ func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
 	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter,
-		Unobserved: op.unobserved, Unsendable: op.unsound, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
+		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
 

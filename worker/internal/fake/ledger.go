@@ -164,7 +164,7 @@ func (l *Ledger) ClaimDue(_ context.Context, partner string, limit int) ([]ledge
 	})
 	var works []ledger.Work
 	for _, op := range due {
-		if l.paused(partner) {
+		if l.paused(partner) && !op.InDoubt {
 			op.DueAt = now.Add(15 * time.Second)
 			continue
 		}
@@ -173,7 +173,9 @@ func (l *Ledger) ClaimDue(_ context.Context, partner string, limit int) ([]ledge
 		}
 		before, unobserved := op.State, op.Unobserved
 		l.take(op, token, now)
-		works = append(works, l.work(op, before, unobserved, now))
+		work := l.work(op, before, unobserved, now)
+		work.Paused = l.paused(partner)
+		works = append(works, work)
 	}
 	return works, nil
 }
