@@ -7,13 +7,13 @@ BEGIN
     GRANT SELECT, INSERT ON operations, payloads, attempts, observations, strays, entries, pause_log TO paidonce_app;
     GRANT UPDATE (state, in_doubt, held, unobserved, epoch, settlement, fence, claim_token, lease_until, first_sent_at, outcome_at,
                   contradicted_at, partner, credential, partner_key, transfer_id, code) ON operations TO paidonce_app;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON due, outbox, leases TO paidonce_app;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON due, outbox, unpublished_jobs, leases TO paidonce_app;
     GRANT SELECT, INSERT, DELETE ON pauses TO paidonce_app;
     GRANT SELECT ON ledger_identity, recoveries, goose_db_version TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT USAGE ON SCHEMA public TO paidonce_reader;
-    GRANT SELECT ON operations, attempts, observations, strays, entries, outbox, due, pauses, pause_log, ledger_identity, recoveries, leases,
-      goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
+    GRANT SELECT ON operations, attempts, observations, strays, entries, outbox, unpublished_jobs, due, pauses, pause_log, ledger_identity,
+      recoveries, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
   END IF;
 END $$;

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,9 +119,9 @@ func TestCheck_OneVersionAheadWorksTwoAreRefused(t *testing.T) {
 	if err := migrations.Up(context.Background(), urls.Owner, nil); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, owner, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (2, true)`)
+	exec(t, owner, fmt.Sprintf(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Current+1))
 	check(t, urls.Worker, nil) // old programs run on the next schema
-	exec(t, owner, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (3, true)`)
+	exec(t, owner, fmt.Sprintf(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Current+2))
 	check(t, urls.Worker, ledger.ErrSchema, "newer paidonce")
 }
 

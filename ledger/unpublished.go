@@ -1,0 +1,100 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// errNotOnRecord cannot happen on a database that keeps what it committed: a key was in the way, and then was not there.
+var errNotOnRecord = errors.New("the order is neither new nor on record: repeat it")
+
+// ErrNoIntake: the schema is older than the intake of orders.
+var ErrNoIntake = errors.New("the database takes no orders yet: run `paidonce migrate up`")
+
+// UnpublishedJob is a job that was recorded by Accept and has not been confirmed by the broker.
+type UnpublishedJob struct {
+	Ref         int64 // for JobsPublished
+	Key         uuid.UUID
+	Source      string
+	Route       string
+	Payload     []byte
+	TraceParent string
+}
+
+// unpublishedJobs gives a holder its own jobs, and those that others have left behind for too long. Two holders may have one job in hand
+// when a take-over is mistaken: both publish the same bytes under the same message id.
+const unpublishedJobs = `
+WITH left_behind AS MATERIALIZED (
+  SELECT operation_id FROM unpublished_jobs WHERE holder <> $1 AND at < now() - $3::int8 * interval '1 ms'
+   ORDER BY operation_id LIMIT $2 FOR UPDATE SKIP LOCKED
+), taken AS (
+  UPDATE unpublished_jobs u SET holder = $1, at = now() FROM left_behind l WHERE u.operation_id = l.operation_id RETURNING u.operation_id
+), ours AS (
+  SELECT operation_id FROM unpublished_jobs WHERE holder = $1 ORDER BY operation_id LIMIT $2
+), both_kinds AS (
+  SELECT operation_id FROM ours UNION ALL SELECT operation_id FROM taken
+)
+SELECT o.id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body
+  FROM both_kinds b JOIN operations o ON o.id = b.operation_id JOIN payloads p ON p.operation_id = b.operation_id
+ ORDER BY o.id LIMIT $2`
+
+// UnpublishedJobs returns up to limit jobs that this ledger's process has to publish: those it accepted, oldest first, and those that another
+// process accepted and has not published for longer than patience.
+func (l *Ledger) UnpublishedJobs(ctx context.Context, limit int, patience time.Duration) ([]UnpublishedJob, error) {
+	var jobs []UnpublishedJob
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(unpublishedJobs, l.holder, limit, patience.Milliseconds()).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var j UnpublishedJob
+				if err := rows.Scan(&j.Ref, &j.Key, &j.Source, &j.Route, &j.TraceParent, &j.Payload); err != nil {
+					return err
+				}
+				jobs = append(jobs, j)
+			}
+			return rows.Err()
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read unpublished jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+// JobsPublished removes what the broker has confirmed.
+func (l *Ledger) JobsPublished(ctx context.Context, refs []int64) error {
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) { b.Queue(`DELETE FROM unpublished_jobs WHERE operation_id = ANY($1)`, refs) })
+	if err != nil {
+		return fmt.Errorf("mark %d jobs published: %w", len(refs), err)
+	}
+	return nil
+}
+
+// CountUnpublishedJobs says how many jobs wait for the broker, of all processes, and for how long the oldest has.
+func (l *Ledger) CountUnpublishedJobs(ctx context.Context) (n int64, oldest time.Duration, err error) {
+	var ms int64
+	err = l.pool.QueryRow(ctx, `SELECT count(*), coalesce((extract(epoch FROM now() - min(at)) * 1000)::int8, 0) FROM unpublished_jobs`).Scan(&n, &ms)
+	if err != nil {
+		return 0, 0, fmt.Errorf("count unpublished jobs: %w", err)
+	}
+	return n, time.Duration(ms) * time.Millisecond, nil
+}
+
+// CheckIntake is Check for a process that accepts orders.
+func (l *Ledger) CheckIntake(ctx context.Context) error {
+	if err := l.Check(ctx); err != nil {
+		return err
+	}
+	var ready bool
+	if err := l.pool.QueryRow(ctx, `SELECT to_regclass('unpublished_jobs') IS NOT NULL`).Scan(&ready); err != nil {
+		return fmt.Errorf("read schema: %w", err)
+	}
+	if !ready {
+		return fmt.Errorf("%w: %w", ErrSchema, ErrNoIntake)
+	}
+	return nil
+}
