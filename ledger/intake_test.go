@@ -170,6 +170,14 @@ func TestB13_AnotherAmountUnderAKnownKeyIsAConflictWithNothingTold(t *testing.T)
 	if both[0].Answer != ledger.AcceptedBefore || both[1].Answer != ledger.AcceptConflict {
 		t.Errorf("in one batch: %d and %d", both[0].Answer, both[1].Answer)
 	}
+	for range 8 { // whatever order the database inserts them in
+		w = newWish()
+		both = db.Accept(context.Background(), []ledger.Order{orderOf(w), orderOf(otherAmount(w))})
+		if both[0].Answer != ledger.Accepted || both[1].Answer != ledger.AcceptConflict {
+			t.Errorf("new, in one batch: %d and %d", both[0].Answer, both[1].Answer)
+		}
+		db.wantCount(1, "the first of them", `SELECT count(*) FROM operations WHERE key = $1 AND amount_minor = 4900`, w.Key)
+	}
 	newer := orderOf(w)
 	newer.Fingerprint.Version = 9
 	wantAccepted(t, db.Ledger, newer, ledger.AcceptedByNewer)
@@ -295,6 +303,9 @@ func TestUnpublishedJobs_OwnFirstOthersAfterPatience(t *testing.T) {
 	if jobs := mustUnpublished(t, other, 10, time.Minute); len(jobs) != 0 {
 		t.Errorf("another process was given %d jobs within patience", len(jobs))
 	}
+	if jobs := mustUnpublished(t, db.Ledger, 10, 0); len(jobs) != 2 {
+		t.Errorf("%d of the own jobs, want each once", len(jobs))
+	}
 	jobs := mustUnpublished(t, db.Ledger, 1, time.Minute)
 	if len(jobs) != 1 || jobs[0].Key != o.Key || jobs[0].Source != "wallet" || jobs[0].Route != "gbp-fps" || jobs[0].TraceParent != "00-x" ||
 		string(jobs[0].Payload) != string(o.Payload) {
@@ -345,6 +356,15 @@ func TestCancelIfOpen_OnlyWhileOpenAndNotInDoubt(t *testing.T) {
 	if done, s := cancel(doubtful); done || s.State != ledger.StateOpen || !s.InDoubt {
 		t.Errorf("in doubt: %v, %+v", done, s)
 	}
+	swept := newWish()
+	first := orderOf(swept)
+	first.Grace = 0
+	wantAccepted(t, db.Ledger, first, ledger.Accepted)
+	work := sweepOne(t, db.Ledger) // claimed, and nothing was attempted yet: not in doubt
+	if done, s := cancel(swept); done || s.State != ledger.StateClaimed || s.InDoubt {
+		t.Errorf("claimed by the sweep: %v, %+v", done, s)
+	}
+	mustRecord(t, db.Ledger, ledger.Cancel(work.Claim, "expired"))
 	mustRecord(t, db.Ledger, ledger.Authorize(c, "tr_1", verdict("authorized")))
 	if done, s := cancel(claimed); done || s.State != ledger.StateAuthorized {
 		t.Errorf("authorized: %v, %+v", done, s)
