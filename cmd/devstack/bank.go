@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/proof"
 )
 
 // bankSettings are what the bank's process is told on its standard input.
@@ -54,7 +55,11 @@ func runBank(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer pool.Close()
 	bank := banksim.New(banksim.Options{
 		Seed: settings.Seed, Calm: settings.Calm, Tokens: map[string]string{settings.Token: settings.CredentialID},
-		BeforeExecute: func(partnerKey string) error { return attemptCommitted(ctx, pool, partnerKey) },
+		BeforeExecute: func(partnerKey string) error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			return proof.AttemptCommitted(ctx, pool, partnerKey)
+		},
 	})
 	return serveBank(ctx, bank, settings, reader, out)
 }
@@ -102,22 +107,6 @@ func served(err error) error {
 		return nil
 	}
 	return err
-}
-
-// attemptCommitted is I2, seen from the other end: when a request arrives at the bank, its attempt must be visible from a
-// connection that has nothing to do with the worker.
-func attemptCommitted(ctx context.Context, pool *pgxpool.Pool, partnerKey string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	var committed bool
-	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM attempts WHERE partner_key = $1)", partnerKey).Scan(&committed)
-	if err != nil {
-		return fmt.Errorf("look for the attempt: %w", err)
-	}
-	if !committed {
-		return errors.New("a request arrived whose attempt is not committed")
-	}
-	return nil
 }
 
 // bank is the bank's process as its parent sees it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // bankWitness asks a simulated bank about itself, over its control API.
@@ -93,4 +94,21 @@ func (b bankWitness) get(ctx context.Context, path string) (io.ReadCloser, error
 		return nil, errors.Join(fmt.Errorf("ask the bank for %s: status %d", path, response.StatusCode), response.Body.Close())
 	}
 	return response.Body, nil
+}
+
+// ErrNoAttempt: a request reached a bank, and no attempt for it is committed.
+var ErrNoAttempt = errors.New("a request arrived whose attempt is not committed")
+
+// AttemptCommitted is I2, seen from the other end: when a request arrives at a bank, its attempt must be visible from a connection that has
+// nothing to do with the worker.
+func AttemptCommitted(ctx context.Context, pool *pgxpool.Pool, partnerKey string) error {
+	var committed bool
+	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM attempts WHERE partner_key = $1)", partnerKey).Scan(&committed)
+	if err != nil {
+		return fmt.Errorf("look for the attempt: %w", err)
+	}
+	if !committed {
+		return ErrNoAttempt
+	}
+	return nil
 }

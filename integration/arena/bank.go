@@ -1,0 +1,73 @@
+package arena
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/proof"
+	"github.com/paidonce/paidonce/integration/stack/bank"
+)
+
+// Bank is a simulated bank inside this process that checks I2 on every request.
+type Bank struct {
+	*bank.Bank
+	pool    *pgxpool.Pool
+	arrived atomic.Pointer[func(partnerKey string)]
+}
+
+// StartBank opens a bank. ledgerURL is of a role that may read attempts.
+func StartBank(ctx context.Context, ledgerURL string, options banksim.Options) (*Bank, error) {
+	pool, err := pgxpool.New(ctx, ledgerURL)
+	if err != nil {
+		return nil, errors.New("open the ledger for the bank's check: the URL is not valid")
+	}
+	b := &Bank{pool: pool}
+	options.Tokens = map[string]string{Token: CredentialID}
+	options.BeforeExecute = b.check
+	if b.Bank, err = bank.Start(options); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// OnArrival calls f when a create has arrived, before anything is done with it.
+func (b *Bank) OnArrival(f func(partnerKey string)) { b.arrived.Store(&f) }
+
+// checkWait bounds how long the bank tries to see an attempt while the ledger is away; what it cannot see then, it does not judge.
+const checkWait = time.Second
+
+func (b *Bank) check(partnerKey string) error {
+	if f := b.arrived.Load(); f != nil {
+		(*f)(partnerKey)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	defer cancel()
+	for {
+		err := proof.AttemptCommitted(ctx, b.pool, partnerKey)
+		if err == nil || errors.Is(err, proof.ErrNoAttempt) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil // the ledger is away
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends it.
+func (b *Bank) Stop() error {
+	err := b.Bank.Stop()
+	b.pool.Close()
+	if err != nil {
+		return fmt.Errorf("stop the bank: %w", err)
+	}
+	return nil
+}
