@@ -5,6 +5,7 @@ package underfire
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/rs/zerolog"
 
@@ -44,7 +45,7 @@ func Provision(ctx context.Context, file string) error {
 }
 
 func load(file string) (*config.Config, error) {
-	settings, err := config.Load(config.Input{File: file, Rules: app.Rules()})
+	settings, err := config.Load(config.Input{File: file, Lookup: os.LookupEnv, Rules: app.Rules()})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}

@@ -1,0 +1,123 @@
+package crash
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/integration/arena"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+var (
+	allCells = flag.Bool("all", false, "every cell of the matrix instead of a slice")
+	oneCell  = flag.String("cell", "", "only the cells whose name contains this")
+	lanes    = flag.Int("lanes", 8, "cells that run at the same time")
+)
+
+func TestMain(m *testing.M) {
+	if arena.RunChild(prepare) {
+		os.Exit(0)
+	}
+	stack.Main(m)
+}
+
+// TestB8_KilledAtEveryStep: SIGKILL at every step of the life of a withdrawal ends in an outcome, or parked with evidence, and pays once.
+func TestB8_KilledAtEveryStep(t *testing.T) {
+	cells := matrix(*allCells || *oneCell != "")
+	cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.name(), *oneCell) })
+	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nats.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	nc, err := queue.Connect(nats.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	publisher, err := queue.NewPublisher(nc, queue.PublisherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	todo := make(chan cell, len(cells))
+	for _, c := range cells {
+		todo <- c
+	}
+	close(todo)
+	var running sync.WaitGroup
+	var keys, parked atomic.Int64
+	for n := range min(*lanes, len(cells)) {
+		l := newLane(t, n, nats, publisher)
+		running.Go(func() {
+			for c := range todo {
+				t.Run(c.name(), func(t *testing.T) {
+					if err := l.run(t.Context(), c); err != nil {
+						t.Error(err)
+						tell(t, l)
+					}
+				})
+			}
+			j, err := l.prove(t.Context())
+			if err != nil {
+				t.Errorf("%s: %v", l.route, err)
+				return
+			}
+			if !j.Held() {
+				t.Errorf("%s: %s\n%s", l.route, j, strings.Join(j.Violations, "\n"))
+			}
+			keys.Add(int64(j.Keys))
+			parked.Add(int64(j.Parked))
+		})
+	}
+	running.Wait()
+	t.Logf("%d cells, %d keys, %d parked, twice=0 lost=0 in %.0f s", len(cells), keys.Load(), parked.Load(), time.Since(began).Seconds())
+}
+
+// tell shows the end of the workers' log.
+func tell(t *testing.T, l *lane) {
+	t.Helper()
+	text, err := os.ReadFile(l.log.Name())
+	if err != nil {
+		t.Error(err)
+	}
+	const most = 3000
+	t.Logf("the log ends:\n%s", text[max(0, len(text)-most):])
+}
+
+// TestMatrix_EveryPointAndEveryBehaviour: the slice leaves no point and no behaviour out.
+func TestMatrix_EveryPointAndEveryBehaviour(t *testing.T) {
+	slice, full := matrix(false), matrix(true)
+	for _, p := range points() {
+		for _, beside := range []bool{false, true} {
+			if !slices.ContainsFunc(slice, func(c cell) bool { return c.point == p.name && c.beside == beside }) {
+				t.Errorf("%s is left out (beside: %v)", p.name, beside)
+			}
+		}
+	}
+	for _, b := range behaviours() {
+		if !slices.ContainsFunc(slice, func(c cell) bool { return c.behaviour.name == b.name }) {
+			t.Errorf("%s is left out", b.name)
+		}
+	}
+	names := map[string]bool{}
+	for _, c := range full {
+		names[c.name()] = true
+	}
+	if len(names) != len(full) || len(full) != 316 { // 16 points under all 8, 15 more under 30 in sum; each twice
+		t.Errorf("%d cells, %d names", len(full), len(names))
+	}
+}

@@ -1,0 +1,90 @@
+package crash
+
+import (
+	"slices"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+)
+
+const step = "create" // of the reference adapter
+
+// behaviour is what the bank does to a key, and what must come of it.
+type behaviour struct {
+	name       string
+	faults     []banksim.Fault // for each partner key
+	conflict   bool            // the key comes a second time with another amount
+	outcome    string
+	orElse     string // also right: when what was seen died with the worker
+	executions int
+}
+
+func behaviours() []behaviour {
+	return []behaviour{
+		{name: "calm", outcome: "authorized", executions: 1},
+		{name: "rejects", faults: []banksim.Fault{{Name: "reject"}}, outcome: "rejected"},
+		{name: "error_after_commit", faults: []banksim.Fault{{Name: "error_after_commit", Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "late_commit", faults: []banksim.Fault{{Name: "late_commit", DelayMS: 1300, Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "our_funds", faults: []banksim.Fault{{Name: "insufficient_funds", Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "rate_limited", faults: []banksim.Fault{{Name: "rate_limited", Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "mismatch", faults: []banksim.Fault{{Name: "echo_differs", Value: "amount"}}, outcome: "parked", orElse: "authorized", executions: 1},
+		{name: "conflict", conflict: true, outcome: "authorized", executions: 1},
+	}
+}
+
+// point is one step, and the behaviours under which the life of a withdrawal comes by it; nil = all.
+type point struct {
+	name  string
+	under []string
+}
+
+func points() []point {
+	doubt, again := []string{"error_after_commit", "late_commit"}, []string{"rate_limited", "our_funds"}
+	alarm, parked, dead := []string{"our_funds", "mismatch"}, []string{"mismatch"}, []string{"conflict"}
+	return []point{
+		{"received", nil}, {"claim:before", nil}, {"claim:after", nil}, {"send:before", nil}, {"sent:arrived", nil}, {"send:after", nil},
+		{"record:before", nil}, {"record:after", nil}, {"done:before", nil}, {"acknowledged:before", nil}, {"acknowledged:after", nil},
+		{"outbox_read:after", nil}, {"event_published:before", nil}, {"event_published:after", nil},
+		{"mark_published:before", nil}, {"mark_published:after", nil},
+		{"look_up:before", doubt}, {"look_up:after", doubt},
+		{"claim_due:before", slices.Concat(doubt, again)}, {"claim_due:after", slices.Concat(doubt, again)},
+		{"attempt:before", again}, {"attempt:after", again}, {"renew:before", doubt[1:]}, {"renew:after", doubt[1:]},
+		{"pause:before", alarm}, {"pause:after", alarm}, {"look_at_parked:after", parked}, {"append:before", parked}, {"append:after", parked},
+		{"dead:before", dead}, {"dead_published:before", dead}, {"dead_published:after", dead}, {"terminated:before", dead}, {"terminated:after", dead},
+	}
+}
+
+// cell is one death.
+type cell struct {
+	point     string
+	behaviour behaviour
+	beside    bool // a second worker is there; else the same is started again
+}
+
+func (c cell) name() string {
+	if c.beside {
+		return c.point + "/" + c.behaviour.name + "/beside"
+	}
+	return c.point + "/" + c.behaviour.name + "/restart"
+}
+
+// matrix lists every cell, or a slice of them: each point with two behaviours and one taking over beside, all behaviours in turn.
+func matrix(all bool) []cell {
+	var cells []cell
+	for i, p := range points() {
+		var under []behaviour
+		for _, b := range behaviours() {
+			if p.under == nil || slices.Contains(p.under, b.name) {
+				under = append(under, b)
+			}
+		}
+		for n := range under {
+			if all || n == 0 || n == 3 {
+				cells = append(cells, cell{point: p.name, behaviour: under[(i+n)%len(under)]})
+			}
+			if all || n == 0 {
+				cells = append(cells, cell{point: p.name, behaviour: under[(i+n+1)%len(under)], beside: true})
+			}
+		}
+	}
+	return cells
+}
