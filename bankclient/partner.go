@@ -204,7 +204,8 @@ func (p *Partner) Prepare(key uuid.UUID, epoch int16, t Transfer) (Prepared, err
 	return p.PrepareAs(p.adapter.Renderer(), key, epoch, t)
 }
 
-// PrepareAs renders a call with the renderer that an operation names, so that the bytes sent again are the bytes sent first.
+// PrepareAs renders a call with the renderer that an operation names, so that the bytes sent again are the bytes sent first. With an error
+// wrapping ErrUnsendable comes everything but a body: what the partner key would have been is pinned all the same.
 func (p *Partner) PrepareAs(renderer int16, key uuid.UUID, epoch int16, t Transfer) (Prepared, error) {
 	sum := keySum(key, p.cfg.ID, p.adapter.Step(), epoch)
 	pr := Prepared{
@@ -212,14 +213,14 @@ func (p *Partner) PrepareAs(renderer int16, key uuid.UUID, epoch int16, t Transf
 		PartnerKey: partnerKey(sum).String(), EndToEndID: endToEndID(sum), Transfer: t,
 	}
 	if err := p.checkKey(pr.PartnerKey); err != nil {
-		return Prepared{}, err
+		return pr, err
 	}
 	if limit := p.profile.MaxReference; limit > 0 && len([]rune(t.Reference)) > limit {
-		return Prepared{}, fmt.Errorf("prepare call to %s: reference is longer than %d: %w", p.cfg.ID, limit, ErrUnsendable)
+		return pr, fmt.Errorf("prepare call to %s: reference is longer than %d: %w", p.cfg.ID, limit, ErrUnsendable)
 	}
 	body, err := p.adapter.Render(renderer, Rendering{PartnerKey: pr.PartnerKey, EndToEndID: pr.EndToEndID, Transfer: t})
 	if err != nil {
-		return Prepared{}, fmt.Errorf("prepare call to %s: %w: %w", p.cfg.ID, err, ErrUnsendable)
+		return pr, fmt.Errorf("prepare call to %s: %w: %w", p.cfg.ID, err, ErrUnsendable)
 	}
 	pr.Body, pr.BodySHA256 = body, sha256.Sum256(body)
 	return pr, nil

@@ -21,7 +21,7 @@ const (
 	NotCommitted     AttemptAnswer = iota // with an error only
 	AttemptCommitted                      // visible to everybody; the send may follow
 	AttemptFenced                         // the claim is no longer ours
-	AttemptDiffers                        // partner, credential, partner key or (under the same partner key) endpoint or body are not those of the first attempt: park
+	AttemptDiffers                        // partner, partner key, body or (in doubt) credential or endpoint are not those of the attempts before: park
 )
 
 // AttemptResult answers one Resend.
@@ -31,7 +31,9 @@ type AttemptResult struct {
 }
 
 // commitAttempts writes attempts under token and fence. What may not differ from the first attempt under the same partner key is compared
-// here, in the row's own transaction, so that no program version and no configuration can send other bytes or another key (I7, I8).
+// here, in the row's own transaction, so that no program version and no configuration can send other bytes or another key (I7, I8). While
+// nothing is in doubt, the credential and the endpoint may change: under the old ones nothing was executed. A hash of zeros is an attempt
+// that the local check refused before there was a body.
 const commitAttempts = `
 WITH resend AS MATERIALIZED (
   SELECT r.key, r.id, r.token, r.fence, r.partner, r.credential, r.endpoint, r.renderer, r.body_sha256, r.partner_key, r.end_to_end_id, r.n
@@ -41,11 +43,11 @@ WITH resend AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT r.n, o.id,
          coalesce(o.partner = r.partner, true) AND coalesce(o.partner_key = r.partner_key, true)
-         AND (o.partner_key IS NULL OR coalesce(o.credential = r.credential, true))
          AND NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.partner_key = r.partner_key
-                            AND (a.body_sha256 <> r.body_sha256 OR a.endpoint <> r.endpoint OR a.credential <> r.credential)) AS same
+                            AND ((a.body_sha256 <> r.body_sha256 AND a.body_sha256 <> decode(repeat('00', 32), 'hex'))
+                              OR (o.in_doubt AND (a.endpoint <> r.endpoint OR a.credential <> r.credential)))) AS same
     FROM resend r CROSS JOIN LATERAL (
-      SELECT o.id, o.partner, o.partner_key, o.credential FROM operations o
+      SELECT o.id, o.partner, o.partner_key, o.in_doubt FROM operations o
        WHERE o.id = r.id AND o.key = r.key AND o.claim_token = r.token AND o.fence = r.fence AND o.state = 'claimed' FOR UPDATE) AS o
 ), pinned AS (
   UPDATE operations o SET partner = r.partner, credential = r.credential, partner_key = r.partner_key, in_doubt = true,

@@ -229,6 +229,51 @@ func swept(t *testing.T, db *database, change func(*ledger.Record)) (ledger.Wish
 	return w, sweepOne(t, db.Ledger)
 }
 
+func inDoubt(r *ledger.Record) {
+	r.InDoubt, r.Facts = true, []ledger.Fact{verdict("unknown")}
+}
+
+// TestI7I8_NotInDoubtTermsMayChange: after a 401 the credential is rotated, and what was not executed goes on under the new one. The partner
+// key and the bytes stay.
+func TestI7I8_NotInDoubtTermsMayChange(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w, work := swept(t, db, nil)
+	in := w.Intention
+	in.Credential, in.Endpoint = "2027-01", "POST http://127.0.0.1/v2/transfers"
+	wantAttempt(t, db.Ledger, intend(work, in), ledger.AttemptCommitted)
+	mustRecord(t, db.Ledger, ledger.Schedule(work.Claim, true, 0, verdict("unknown")))
+	again := sweepOne(t, db.Ledger)
+	wantAttempt(t, db.Ledger, intend(again, w.Intention), ledger.AttemptDiffers) // now the new credential is the one in doubt
+	if e := explain(t, db.Ledger, w); e.PartnerKey != w.Intention.PartnerKey || e.Credential != "2027-01" {
+		t.Errorf("partner key %s, credential %s", e.PartnerKey, e.Credential)
+	}
+}
+
+// TestI8_ARefusedRenderingBindsNoBytes: the local check refused the first attempt, so there were no bytes that could be sent again.
+func TestI8_ARefusedRenderingBindsNoBytes(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	rendered := w.Intention
+	w.Intention.BodySHA256 = [32]byte{}
+	mustRecord(t, db.Ledger, ledger.Schedule(mustClaim(t, db.Ledger, w), true, 0, verdict("unknown")))
+	wantAttempt(t, db.Ledger, intend(sweepOne(t, db.Ledger), rendered), ledger.AttemptCommitted)
+}
+
+// TestRecord_DoubtWithoutAnAttempt: an operation that a failover put in doubt can be recorded although no attempt of it is on record.
+func TestRecord_DoubtWithoutAnAttempt(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	w.NotBefore = time.Now().Add(time.Hour)
+	wantAnswer(t, db.Ledger, w, ledger.Scheduled)
+	db.exec(`UPDATE ledger_identity SET doubt_before = now() + interval '1 h'`)
+	db.dueNow()
+	work := sweepOne(t, db.Ledger)
+	if !work.InDoubt {
+		t.Fatal("what is older than the failover is not in doubt")
+	}
+	mustRecord(t, db.Ledger, ledger.Park(work.Claim, "in_doubt", true))
+}
+
 func TestI7I8_AnAttemptThatDiffersIsNotCommitted(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	for name, change := range map[string]func(*ledger.Intention){
@@ -239,7 +284,7 @@ func TestI7I8_AnAttemptThatDiffersIsNotCommitted(t *testing.T) {
 		"partner":     func(in *ledger.Intention) { in.Partner = "southbank" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, work := swept(t, db, nil)
+			w, work := swept(t, db, inDoubt)
 			before := value[string](db, `SELECT o::text FROM operations o WHERE key = $1`, w.Key)
 			in := w.Intention
 			change(&in)

@@ -67,7 +67,8 @@ WITH record AS MATERIALIZED (
          settlement = CASE WHEN h.next = 'authorized' THEN 'pending'::settlement_state END,
          epoch = o.epoch + h.raise,
          partner_key = CASE WHEN h.raise = 0 THEN o.partner_key END,
-         first_sent_at = CASE WHEN h.raise = 0 THEN o.first_sent_at END
+         -- doubt without an attempt on record comes from before a failover
+         first_sent_at = CASE WHEN h.raise = 0 THEN coalesce(o.first_sent_at, CASE WHEN h.in_doubt THEN o.created_at END) END
     FROM held h WHERE o.id = h.id
   RETURNING h.n, h.token, h.due_in, o.id, o.fence, o.state, o.code, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
 ), observation AS (

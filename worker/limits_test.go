@@ -102,6 +102,9 @@ func TestPoisonParksWithoutSend(t *testing.T) {
 		last := workertest.Start(t, w, nil)
 		o := workertest.AwaitEnd(t, w, key)
 		wantState(t, o, ledger.StateParked, "poison")
+		if op, _ := w.led.Look(key); len(op.Facts) != 1 || op.Facts[0].Kind != ledger.FactNote || op.Facts[0].Code != "poison" {
+			t.Errorf("parked with the facts %+v, want one note that says why", op.Facts)
+		}
 		if !o.InDoubt {
 			t.Error("an attempt without an observation was parked as if nothing had been sent")
 		}

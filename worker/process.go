@@ -253,6 +253,9 @@ func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclien
 		}
 		record.Next, record.DueIn = ledger.StateParked, w.opts.ParkedAgain
 	}
+	if len(record.Facts) == 0 && record.Next != ledger.StateOpen { // what was decided without a call leaves its reason
+		record.Facts = []ledger.Fact{{Kind: ledger.FactNote, Code: record.Code}}
+	}
 	w.alarm(op, said)
 	return w.record(op, record)
 }
