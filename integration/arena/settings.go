@@ -29,7 +29,7 @@ type Settings struct {
 	SweepEvery                                   time.Duration // default 50ms
 	LookUps                                      string        // default [200ms, 300ms, 500ms, 1s]
 	MaxConns                                     int           // default 4
-	InFlight                                     int           // of the process and of each partner; default 64
+	InFlight                                     int           // of the process, shared evenly by the partners; default 64
 }
 
 func (s Settings) withDefaults() Settings {
@@ -83,7 +83,7 @@ partners:
 	for _, p := range s.Partners {
 		routes = append(routes, p.Route)
 		_, _ = fmt.Fprintf(&text, "  %s: { adapter: reference, base_url: %q, credential_id: %s, token_file: %q, timeout: %s, max_in_flight: %d, look_ups: %s }\n",
-			p.ID, p.BaseURL, CredentialID, tokenFile, s.Timeout, s.InFlight, s.LookUps)
+			p.ID, p.BaseURL, CredentialID, tokenFile, s.Timeout, s.InFlight/len(s.Partners), s.LookUps)
 	}
 	text.WriteString("routes:\n")
 	for _, p := range s.Partners {
