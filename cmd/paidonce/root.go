@@ -104,7 +104,7 @@ func (s *session) root() *cobra.Command {
 	s.must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cli.Formats(), cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(
 		s.worker(), s.runProcesses(), s.migrate(), s.enqueue(), s.ops(), s.dead(), s.pause(), s.resume(),
-		s.partners(), s.doctor(), s.config(), s.recover(), s.version(), s.completion(),
+		s.partners(), s.doctor(), s.prove(), s.config(), s.recover(), s.version(), s.completion(),
 	)
 	root.InitDefaultHelpCmd()
 	for _, command := range root.Commands() {
