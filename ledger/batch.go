@@ -75,8 +75,19 @@ func passes(err error) bool {
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrMoved)
 }
 
+// silence is how much longer than its statement may take a reply is waited for.
+const silence = 5 * time.Second
+
+// bound ends the wait for a reply. The server bounds each statement, but a network that swallows bytes tells nobody: without a bound of our
+// own a connection that fell silent would be waited for until the process ends. The reply is lost then, which the token resolves.
+func (l *Ledger) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, l.opt.StatementTimeout+silence)
+}
+
 // inOneTrip sends statements as one pipelined implicit transaction: setLimits, then what queue adds; read gets their results in order.
 func (l *Ledger) inOneTrip(ctx context.Context, queue func(*pgx.Batch)) error {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(setLimits, l.limits...)
 	queue(b)

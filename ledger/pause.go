@@ -32,6 +32,8 @@ type Pause struct {
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
 // keeps the first reason.
 func (l *Ledger) Pause(ctx context.Context, scope Scope, name, reason, by string) error {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	_, err := l.pool.Exec(ctx, `
 WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING scope)
 INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4 FROM p`, scope, name, reason, by)
