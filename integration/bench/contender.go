@@ -45,7 +45,7 @@ func contenderOf(name string) contender {
 	case nameNaive, nameNaiveBatch:
 		return contender{name: name, share: 6, prepare: nothing, start: again, enqueue: publish}
 	case nameRiver:
-		return contender{name: name, share: 8, prepare: prepareRiver, start: startRiver, enqueue: enqueueRiver}
+		return contender{name: name, share: 8, prepare: prepareRiver, start: startPeer(name), enqueue: enqueueRiver}
 	case nameDBOS:
 		return contender{name: name, share: 16, prepare: prepareDBOS, start: startDBOS, enqueue: enqueueDBOS}
 	}

@@ -1,16 +1,299 @@
 package main
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/money"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// The parts of the limit.
 const (
 	limitConsume  = "consume+ack"
 	limitExchange = "exchange"
 	limitLedger   = "claim+outcome"
 )
 
-func runLimitConsume(context.Context, childSettings, func(childReady) error) error  { return nil }
-func runLimitExchange(context.Context, childSettings, func(childReady) error) error { return nil }
-func runLimitLedger(context.Context, childSettings, func(childReady) error) error   { return nil }
+// limitRound measures each part alone.
+func (b *bench) limitRound(ctx context.Context, r *report) error {
+	for _, part := range []string{limitConsume, limitExchange, limitLedger} {
+		m, err := b.limitPart(ctx, part)
+		if err != nil {
+			return fmt.Errorf("limit, %s: %w", part, err)
+		}
+		b.say("limit, %s: %.1f us", part, m.totalUS())
+		if err := r.add(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-func (b *bench) limitRound(context.Context, *report) error { return nil }
-func (r *report) limit() float64                           { return 0 }
+// limitPart runs one part in a child that stops itself twice: when it is warm, and when it is done.
+func (b *bench) limitPart(ctx context.Context, part string) (m measurement, err error) {
+	s, err := b.openStage(ctx, 0, route)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	if part == limitConsume {
+		jobs, err := makeJobs(warmOf(b.o.jobs)+b.o.jobs, route)
+		if err != nil {
+			return m, err
+		}
+		if err := s.publish(ctx, jobs); err != nil {
+			return m, err
+		}
+	}
+	c, err := startChild(part, childSettings{DatabaseURL: s.urls.Worker, NATSURL: b.nats.URL(), BankURL: s.bank.URL, Jobs: b.o.jobs, InFlight: 64})
+	if err != nil {
+		return m, err
+	}
+	defer c.stop()
+	if err := c.awaitStopped(ctx); err != nil {
+		return m, err
+	}
+	from, err := s.usage(ctx, c)
+	if err != nil {
+		return m, err
+	}
+	c.Signal(syscall.SIGCONT)
+	from.at = time.Now()
+	if err := c.awaitStopped(ctx); err != nil {
+		return m, err
+	}
+	to, err := s.usage(ctx, c)
+	if err != nil {
+		return m, err
+	}
+	return newMeasurement(partLimit, part, "", b.o.jobs, from, to), nil
+}
+
+// limit is cores divided by the cost of all parts.
+func (r *report) limit() float64 {
+	var sum float64
+	for _, part := range []string{limitConsume, limitExchange, limitLedger} {
+		cost := median(r.of(partLimit, part, ""), (*measurement).totalUS)
+		if cost == 0 {
+			return 0
+		}
+		sum += cost
+	}
+	return float64(runtime.NumCPU()) * 1e6 / sum
+}
+
+func warmOf(jobs int) int { return max(jobs/20, 256) }
+
+// stopHere stops this whole process until the parent lets it go on.
+func stopHere() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
+
+// awaitStopped waits until the child has stopped itself.
+func (c *child) awaitStopped(ctx context.Context) error {
+	time.Sleep(20 * time.Millisecond) // it may not have noticed yet that it was to go on
+	for {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.PID()), "stat"))
+		if err != nil {
+			return fmt.Errorf("look at the child: %w", err)
+		}
+		if state := string(text[strings.LastIndexByte(string(text), ')')+2:]); state[0] == 'T' {
+			return nil
+		}
+		if err := c.alive(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// runLimitConsume takes jobs and acknowledges them.
+func runLimitConsume(ctx context.Context, s childSettings, ready func(childReady) error) error {
+	nc, err := nats.Connect(s.NATSURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	consumer, err := js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
+	if err != nil {
+		return err
+	}
+	if err := ready(childReady{}); err != nil {
+		return err
+	}
+	n := 0
+	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
+		_ = msg.Ack() // a lost one would show as a child that never ends
+		if n++; n == warmOf(s.Jobs) || n == warmOf(s.Jobs)+s.Jobs {
+			stopHere()
+		}
+	}, jetstream.PullMaxMessages(1024))
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	consuming.Stop()
+	return nil
+}
+
+// runLimitExchange makes calls whose bytes were made before, and reads the answers without looking at them.
+func runLimitExchange(ctx context.Context, s childSettings, ready func(childReady) error) error {
+	transport := &http.Transport{MaxIdleConns: s.InFlight, MaxIdleConnsPerHost: s.InFlight, MaxConnsPerHost: s.InFlight, DisableCompression: true}
+	o := order{Amount: "49.00", Currency: "GBP", Beneficiary: map[string]any{"name": "A N Example", "iban": "GB33BUKB20201555555555"}, Reference: "Withdrawal"}
+	body, err := o.body()
+	if err != nil {
+		return err
+	}
+	keys := make([]string, warmOf(s.Jobs)+s.Jobs)
+	for i := range keys {
+		keys[i] = uuid.Must(uuid.NewV7()).String()
+	}
+	if err := ready(childReady{}); err != nil {
+		return err
+	}
+	for _, part := range [][]string{keys[:warmOf(s.Jobs)], keys[warmOf(s.Jobs):]} {
+		var next atomic.Int64
+		var group errgroup.Group
+		for range s.InFlight {
+			group.Go(func() error {
+				into := make([]byte, 4096)
+				for i := next.Add(1) - 1; int(i) < len(part); i = next.Add(1) - 1 {
+					if err := exchange(ctx, transport, s.BankURL+"/v1/transfers", part[i], body, into); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		stopHere()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func exchange(ctx context.Context, transport *http.Transport, url, key string, body, into []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer bench"}, "Idempotency-Key": {key}}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = response.Body.Read(into)
+	}
+	if !errors.Is(err, io.EOF) || response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("bank: status %d: %w", response.StatusCode, err)
+	}
+	return response.Body.Close()
+}
+
+// runLimitLedger claims and records full batches on two connections.
+func runLimitLedger(ctx context.Context, s childSettings, ready func(childReady) error) error {
+	l, err := ledger.Open(ctx, s.DatabaseURL, ledger.Options{MaxConns: 2})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	const batch = 256
+	batches := make([][]ledger.Wish, (warmOf(s.Jobs)+s.Jobs+batch-1)/batch)
+	warm := (warmOf(s.Jobs) + batch - 1) / batch
+	for i := range batches {
+		n := batch
+		if i == len(batches)-1 {
+			n = warmOf(s.Jobs) + s.Jobs - i*batch
+		}
+		if batches[i], err = makeWishes(n); err != nil {
+			return err
+		}
+	}
+	if err := ready(childReady{}); err != nil {
+		return err
+	}
+	for _, part := range [][][]ledger.Wish{batches[:warm], batches[warm:]} {
+		var next atomic.Int64
+		var group errgroup.Group
+		for range 2 {
+			group.Go(func() error {
+				for i := next.Add(1) - 1; int(i) < len(part); i = next.Add(1) - 1 {
+					if err := claimAndRecord(ctx, l, part[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		stopHere()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func makeWishes(n int) ([]ledger.Wish, error) {
+	jobs, err := makeJobs(n, route)
+	if err != nil {
+		return nil, err
+	}
+	wishes := make([]ledger.Wish, n)
+	for i, m := range jobs {
+		wishes[i] = ledger.Wish{
+			Key: m.key, Fingerprint: ledger.Fingerprint{Version: 1}, Source: source, Route: route, DebtorAccount: "cust-000001",
+			Amount: money.Amount{Minor: 4900, Currency: "GBP"}, Payload: m.payload, PublishedAt: time.Now(),
+			Intention: ledger.Intention{Partner: partnerID, Credential: "bench", Endpoint: "POST http://127.0.0.1:12345/v1/transfers", Renderer: 1,
+				PartnerKey: m.key.String(), EndToEndID: strings.ReplaceAll(m.key.String(), "-", "")[:26]},
+		}
+	}
+	return wishes, nil
+}
+
+func claimAndRecord(ctx context.Context, l *ledger.Ledger, wishes []ledger.Wish) error {
+	answers := l.Claim(ctx, wishes)
+	records := make([]ledger.Record, len(answers))
+	for i, a := range answers {
+		if a.Answer != ledger.Claimed {
+			return fmt.Errorf("a fresh operation was not claimed: %w", a.Err)
+		}
+		transferID := "tr_" + strconv.FormatInt(a.Claim.OperationID, 10)
+		records[i] = ledger.Authorize(a.Claim, transferID, ledger.Fact{Kind: ledger.FactVerdict, Verdict: "authorized", TransferID: transferID,
+			Evidence: []byte(`{"phase":"complete","status":201,"request_id":"req_0123456789abcdef","transfer_id":"` + transferID + `","body_bytes":310,"elapsed_ms":1}`)})
+	}
+	for _, result := range l.Record(ctx, records) {
+		if result.Answer != ledger.Recorded {
+			return fmt.Errorf("a claim was not recorded: %w", result.Err)
+		}
+	}
+	return nil
+}

@@ -169,4 +169,3 @@ func (r *report) last() string {
 		ours, rate(nameNaive), rate(nameRiver), rate(nameDBOS), ratio(ours, rate(nameNaive)), ratio(ours, rate(nameRiver)), limit,
 		ratio(ours, limit), ratio(cpu, limit))
 }
-

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/riverqueue/river"
 
 	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/worker/queue"
@@ -104,6 +107,11 @@ type stage struct {
 	js    jetstream.JetStream
 	bank  *child
 	other *child // the second partner, nil = none
+
+	// Of the contenders that keep their jobs in the database; nil for others.
+	pool  *pgxpool.Pool
+	river *river.Client[pgx.Tx]
+	dbos  dbos.Client
 }
 
 // openStage makes one; latency is the bank's, routes are those of the run.
@@ -172,6 +180,12 @@ func (s *stage) close(ctx context.Context) error {
 	if s.nc != nil {
 		s.nc.Close()
 	}
+	if s.pool != nil {
+		s.pool.Close()
+	}
+	if s.dbos != nil {
+		errs = append(errs, dbos.Shutdown(s.dbos, 5*time.Second))
+	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))
 		errs = append(errs, s.dropDatabase(ctx))
@@ -238,9 +252,23 @@ func (s *stage) await(ctx context.Context, worker *child, done func() (bool, err
 	}
 }
 
+// awaitRecorded waits for so many outcomes. The counter runs ahead of the commits: so whoever was writing then must have ended.
 func (s *stage) awaitRecorded(ctx context.Context, worker *child, want int) error {
+	var ends int64
 	return s.await(ctx, worker, func() (bool, error) {
-		n, err := s.recorded(ctx)
-		return n >= want, err
+		if ends == 0 {
+			if n, err := s.recorded(ctx); err != nil || n < want {
+				return false, err
+			}
+		}
+		var oldest, next int64
+		err := s.admin.QueryRow(ctx, "SELECT pg_snapshot_xmin(s)::text::int8, pg_snapshot_xmax(s)::text::int8 FROM pg_current_snapshot() AS s").Scan(&oldest, &next)
+		if err != nil {
+			return false, fmt.Errorf("read the snapshot: %w", err)
+		}
+		if ends == 0 {
+			ends = next
+		}
+		return oldest >= ends, nil
 	})
 }
