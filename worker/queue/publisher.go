@@ -125,9 +125,7 @@ func (p *Publisher) PublishMany(ctx context.Context, ms []Message) []Result {
 			results[i].Err = fmt.Errorf("publish %s: %w", m.Key, err)
 			continue
 		}
-		if m.MsgID == "" {
-			ms[i].MsgID = job.MsgID(m.Source, m.Key, m.Payload)
-		}
+		ms[i] = m.withID()
 		open = append(open, i)
 	}
 
@@ -184,6 +182,13 @@ func (m Message) validate() error {
 		return ErrTooLarge
 	}
 	return nil
+}
+
+func (m Message) withID() Message {
+	if m.MsgID == "" {
+		m.MsgID = job.MsgID(m.Source, m.Key, m.Payload)
+	}
+	return m
 }
 
 // msg makes the message anew for each publish: the client writes into it.
