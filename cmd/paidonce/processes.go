@@ -37,11 +37,11 @@ func (s *session) runWorker(ctx context.Context) error {
 // runProcesses is `run --with`, which puts several processes into one.
 func (s *session) runProcesses() *cobra.Command {
 	var with []string
-	exist := []string{"worker"}
+	exist := []string{"worker", "gateway"}
 	command := &cobra.Command{
 		Use:     "run --with NAMES",
 		Short:   "Run several processes in one",
-		Example: "  paidonce run --with worker",
+		Example: "  paidonce run --with worker,gateway",
 		Args:    noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
 			if len(with) == 0 {
@@ -52,7 +52,13 @@ func (s *session) runProcesses() *cobra.Command {
 					return cli.Exit(cli.Usage, fmt.Errorf("--with %s: there is no such process; there is: %s", name, strings.Join(exist, ", ")))
 				}
 			}
-			return s.runWorker(ctx)
+			switch {
+			case !slices.Contains(with, "gateway"):
+				return s.runWorker(ctx)
+			case !slices.Contains(with, "worker"):
+				return s.runGateway(ctx)
+			}
+			return s.runBoth(ctx)
 		}),
 	}
 	command.Flags().StringSliceVar(&with, "with", nil, "processes, comma separated: "+strings.Join(exist, ", "))

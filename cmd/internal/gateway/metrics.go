@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the numbers of the gateway.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	noKey    *prometheus.CounterVec
+}
+
+func newMetrics(sources map[string]Source) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_gateway_requests_total",
+			Help: "Requests by path, status and, where it was refused, code."}, []string{"path", "status", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "paidonce_gateway_request_seconds",
+			Help: "Time from the head of a request to its answer, waits included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"path"}),
+		noKey: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_keyless_total",
+			Help: "Withdrawals accepted without a key of their source. Zero for long enough: keys can become require."}, []string{"source"}),
+	}
+	for name, source := range sources {
+		if source.MakeKeys {
+			m.noKey.WithLabelValues(name) // shown as zero, which is what its reader waits for
+		}
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	m.requests.Describe(out)
+	m.seconds.Describe(out)
+	m.noKey.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	m.requests.Collect(out)
+	m.seconds.Collect(out)
+	m.noKey.Collect(out)
+}
+
+func (m *metrics) answered(path string, status int, code string, took time.Duration) {
+	m.requests.WithLabelValues(path, strconv.Itoa(status), code).Inc()
+	m.seconds.WithLabelValues(path).Observe(took.Seconds())
+}
+
+func (m *metrics) keyless(source string) { m.noKey.WithLabelValues(source).Inc() }
