@@ -314,3 +314,34 @@ func TestNeedWorker(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestHealth_ServesProfilesOnlyWhenAsked(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		health, err := ListenHealth("127.0.0.1:0", NewReady(zerolog.Nop()), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked {
+			health.ServeProfiles()
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- health.Run(ctx) }()
+		for path, want := range map[string]bool{"/debug/pprof/": asked, "/livez": true} {
+			response, err := http.Get("http://" + health.Addr() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if served := response.StatusCode == http.StatusOK; served != want {
+				t.Errorf("asked %t: %s answers %d", asked, path, response.StatusCode)
+			}
+			if err := response.Body.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -45,6 +46,16 @@ func HealthHandler(ready *Ready, metrics prometheus.Gatherer) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, ready.Reasons()) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
 	return mux
+}
+
+// ServeProfiles adds /debug/pprof; it is called before Run.
+func (h *Health) ServeProfiles() {
+	mux := http.NewServeMux()
+	mux.Handle("/", h.server.Handler)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	h.server.Handler = mux
 }
 
 func answerReady(w http.ResponseWriter, reasons []Reason) {

@@ -172,6 +172,9 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
+	if c.Health.Pprof {
+		health.ServeProfiles()
+	}
 	p.log.Info().Str("address", health.Addr()).Msg("health listens")
 	p.outlasting = append(p.outlasting, part{"health", health.Run})
 	return nil

@@ -83,7 +83,10 @@ type Source struct {
 }
 
 // Health is the address for probes and metrics.
-type Health struct{ Listen string }
+type Health struct {
+	Listen string
+	Pprof  bool
+}
 
 // Gateway is the address of the HTTP API.
 type Gateway struct{ Listen string }

@@ -152,7 +152,7 @@ func TestStrictFile(t *testing.T) {
 	cases := []struct{ name, yaml, want string }{
 		{"unknown at the top", "wroker: { in_flight: 3 }", "1 wroker: is not a setting; did you mean worker?"},
 		{"unknown below", "nats:\n  url: nats://h:1\n  crds_file: x", "3 nats.crds_file: is not a setting; did you mean creds_file?"},
-		{"unknown and like nothing", "health:\n  quux: 1", "2 health.quux: is not a setting; here are known: listen"},
+		{"unknown and like nothing", "health:\n  quux: 1", "2 health.quux: is not a setting; here are known: listen, pprof"},
 		{"unknown in a partner", "partners:\n  p:\n    timout: 1s", "3 partners.p.timout: is not a setting; did you mean timeout?"},
 		{"case", "NATS: { url: nats://h:1 }", "1 NATS: is not a setting; did you mean nats?"},
 		{"twice", "worker:\n  lease: 1m\n  lease: 2m", "3 worker.lease: is set twice"},

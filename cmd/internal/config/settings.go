@@ -147,6 +147,8 @@ func listenSettings() []Setting {
 	return []Setting{
 		{Path: "health.listen", Default: "127.0.0.1:9470", Meaning: "address of /livez, /readyz and /metrics; empty = none",
 			at: func(c *Config, _ string) any { return &c.Health.Listen }},
+		{Path: "health.pprof", Default: "false", Meaning: "the health address also serves /debug/pprof, to whoever reaches it",
+			at: func(c *Config, _ string) any { return &c.Health.Pprof }},
 		{Path: "gateway.listen", Default: "127.0.0.1:8470", Meaning: "address of the HTTP API",
 			at: func(c *Config, _ string) any { return &c.Gateway.Listen }},
 		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
