@@ -45,6 +45,7 @@ func (s *session) prove() *cobra.Command {
 			if options.Findings < 1 || options.Patience < 0 {
 				return cli.Exit(cli.Usage, errors.New("--findings must be at least 1, and --patience not negative"))
 			}
+			options.Patience = max(options.Patience, 1) // zero would be the default
 			return s.runProve(ctx, options)
 		}),
 	}
