@@ -36,7 +36,7 @@ type Options struct {
 
 // Proxy stands in front of one target.
 type Proxy struct {
-	target   string
+	target   atomic.Pointer[string]
 	options  Options
 	listener net.Listener
 	way      atomic.Pointer[Way]
@@ -60,7 +60,8 @@ func Start(target string, options Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the proxy of %s: %w", target, err)
 	}
-	p := &Proxy{target: target, options: options, listener: listener, pairs: map[*pair]struct{}{}}
+	p := &Proxy{options: options, listener: listener, pairs: map[*pair]struct{}{}}
+	p.target.Store(&target)
 	p.way.Store(&Way{})
 	p.running.Go(p.accept)
 	return p, nil
@@ -68,6 +69,9 @@ func Start(target string, options Options) (*Proxy, error) {
 
 // Addr is where it listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Lead leads every new connection to another target, as an address that moves in a failover does.
+func (p *Proxy) Lead(target string) { p.target.Store(&target) }
 
 // Set changes how bytes are treated from the next chunk on.
 func (p *Proxy) Set(way Way) { p.way.Store(&way) }
@@ -110,7 +114,7 @@ func (p *Proxy) serve(client net.Conn) {
 		one.reset()
 		return
 	}
-	target, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	target, err := net.DialTimeout("tcp", *p.target.Load(), 5*time.Second)
 	if err != nil {
 		one.reset()
 		return

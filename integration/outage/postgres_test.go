@@ -1,0 +1,118 @@
+package outage
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/outage/proxy"
+)
+
+// hostile is a bank that misbehaves a little and answers soon.
+func hostile() banksim.Options {
+	return banksim.Options{Seed: 5, Hostility: 0.1, MaxDelay: 300 * time.Millisecond}
+}
+
+// awhile lets the load run on for so long.
+func awhile(d time.Duration) { <-time.After(d) }
+
+// noDeadLettersBut: an outage makes no dead letters; those of the mixture are all that there are.
+func (r *rig) noDeadLettersBut(t *testing.T, dead int) {
+	t.Helper()
+	want := len(r.all.Malformed)
+	for _, k := range r.all.Keys {
+		want += len(k.Conflicting)
+	}
+	if dead != want {
+		t.Errorf("%d dead letters, want %d", dead, want)
+	}
+}
+
+func TestE6_PostgresAwayForAWhile(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	r.start(t, "", nil)
+	end := r.loading(t)
+	awhile(time.Second)
+	r.postgres.Kill() // immediate shutdown: no session is asked
+	awhile(6 * time.Second)
+	check(t, r.postgres.Restart(t.Context()))
+	awhile(time.Second)
+	end()
+	j := r.prove(t)
+	r.noDeadLettersBut(t, j.Dead)
+	if failed := r.count(t, "SELECT count(*) FROM operations WHERE state = 'rejected' AND code IS NULL"); failed != 0 {
+		t.Errorf("%d operations were filed as failed", failed)
+	}
+}
+
+func TestC10_PostgresCrashesAgainAndAgain(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	r.start(t, "", nil)
+	r.start(t, "", nil)
+	end := r.loading(t)
+	for range 4 {
+		awhile(700 * time.Millisecond)
+		r.postgres.Kill()
+		check(t, r.postgres.Restart(t.Context()))
+	}
+	end()
+	r.noDeadLettersBut(t, r.prove(t).Dead)
+}
+
+func TestD1_BackendsAreTerminatedUnderLoad(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	r.start(t, "", nil)
+	r.start(t, "", nil)
+	end := r.loading(t)
+	for range 20 {
+		awhile(100 * time.Millisecond)
+		r.execute(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'paidonce_worker'")
+	}
+	end()
+	r.noDeadLettersBut(t, r.prove(t).Dead)
+}
+
+func TestPostgres_ReadOnlyForAWhile(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	r.start(t, "", nil)
+	end := r.loading(t)
+	awhile(time.Second)
+	r.execute(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+	awhile(2 * time.Second)
+	r.execute(t, "ALTER SYSTEM SET default_transaction_read_only = off", "SELECT pg_reload_conf()")
+	end()
+	r.noDeadLettersBut(t, r.prove(t).Dead)
+}
+
+// TestPostgres_DiskFull has each table in turn answer 53100, as a full disk does: claims, attempts and records, each on its own.
+func TestPostgres_DiskFull(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	r.execute(t, `CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+	r.start(t, "", nil)
+	end := r.loading(t)
+	for _, table := range []string{"operations", "attempts", "observations", "outbox", "entries"} {
+		awhile(300 * time.Millisecond)
+		r.execute(t, "CREATE TRIGGER full_disk BEFORE INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION no_space()")
+		awhile(700 * time.Millisecond)
+		r.execute(t, "DROP TRIGGER full_disk ON "+table)
+	}
+	end()
+	r.noDeadLettersBut(t, r.prove(t).Dead)
+}
+
+// TestNetwork_LedgerFallsSilent: the connections that stand lose what comes back, and nobody resets them, as when a firewall forgets them.
+// New connections work. The worker must not wait for the old ones for ever.
+func TestNetwork_LedgerFallsSilent(t *testing.T) {
+	r := newRig(t, setup{bank: banksim.Options{Calm: true}, settings: settingsOf(2)})
+	r.start(t, "", nil)
+	r.load(t, 20)
+	eventually(t, patience, "the first load is finished", func(context.Context) (bool, error) { return r.finished(t) >= 20, nil })
+	r.toLedger.Set(proxy.Way{Deaf: true})
+	r.load(t, 20)
+	awhile(2 * time.Second)
+	r.toLedger.Set(proxy.Way{}) // for new ones; whatever the old ones swallowed is gone
+	r.load(t, 20)
+	r.prove(t)
+}
