@@ -36,6 +36,10 @@ type GatewayOptions struct {
 	Grace    time.Duration // how long the sweep leaves an accepted withdrawal to its own message; default 30 s
 	Patience time.Duration // how long a job is left to the gateway that accepted it; default 15 s
 	NoHealth bool          // another part of this process serves health and metrics
+
+	// Programs that attack a gateway stand between its parts; nil changes nothing.
+	Intake func(gateway.Intake) gateway.Intake
+	Store  func(queue.JobStore) queue.JobStore
 }
 
 // door is a gateway process put together.
@@ -125,12 +129,13 @@ func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts Ga
 	if d.publish, err = Connect(c, queue.RoleGateway, "", log); err != nil {
 		return d, err
 	}
-	relay, err := queue.NewJobRelay(d.publish, jobStore{d.ledger, orElse(opts.Patience, jobPatience)}, queue.JobRelayOptions{Log: log})
+	store := apply[queue.JobStore](opts.Store, jobStore{d.ledger, orElse(opts.Patience, jobPatience)})
+	relay, err := queue.NewJobRelay(d.publish, store, queue.JobRelayOptions{Log: log})
 	if err != nil {
 		return d, err
 	}
 	d.intake = worker.NewBatcher(acceptBatch, d.accept)
-	d.gateway, err = gateway.New(d.intake, d.ledger, gateway.Options{
+	d.gateway, err = gateway.New(apply[gateway.Intake](opts.Intake, d.intake), d.ledger, gateway.Options{
 		Sources: gatewaySources(c), Partners: partnersByRoute(c), Allowed: allowed(c), Tokens: tokens, Accepted: relay.Wake, Grace: opts.Grace, Log: log,
 	})
 	if err != nil {
