@@ -202,6 +202,11 @@ func (b *Bank) Serve(ln net.Listener) error {
 	if !b.keep(server, wrapped) {
 		return errors.Join(ln.Close(), http.ErrServerClosed)
 	}
+	if b.refusing() {
+		if err := wrapped.refuse(); err != nil {
+			return err
+		}
+	}
 	if b.options.TLS != nil {
 		return b.closedOr(server.Serve(tls.NewListener(wrapped, b.tlsConfig())))
 	}

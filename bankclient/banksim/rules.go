@@ -93,11 +93,6 @@ func (b *Bank) SetFault(f Fault) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if f.Name == faultRefuse {
-		if err := b.refuseConnections(b.catalogue.specs[index].measure(f).delay); err != nil {
-			return 0, err
-		}
-	}
 	b.rules.mu.Lock()
 	defer b.rules.mu.Unlock()
 	b.rules.last++
@@ -106,7 +101,15 @@ func (b *Bank) SetFault(f Fault) (int, error) {
 	r.skip.Store(int64(f.Skip))
 	live := slices.DeleteFunc(slices.Clone(b.rules.list()), (*rule).spent)
 	b.rules.replace(append(live, r))
-	return r.id, nil
+	if f.Name == faultRefuse { // after the rule stands, so that a listener which comes just now sees one or the other
+		err = b.refuseConnections(b.catalogue.specs[index].measure(f).delay)
+	}
+	return r.id, err
+}
+
+// refusing tells whether the sockets are to be closed.
+func (b *Bank) refusing() bool {
+	return slices.ContainsFunc(b.rules.list(), func(r *rule) bool { return r.fault.Name == faultRefuse })
 }
 
 func (r *rule) spent() bool { return r.fault.Next > 0 && r.left.Load() <= 0 }
