@@ -230,10 +230,24 @@ func killedAtEveryStep(faults ...Fault) func(*testing.T, World) {
 		if steps < 6 {
 			t.Fatalf("a life has %d crossings, want at least 6", steps)
 		}
-		for step := 1; step <= steps; step++ {
+		for _, step := range killPoints(world, steps) {
 			killedAt(t, world, faults, step)
 		}
 	}
+}
+
+// killPoints is every step, unless the world cannot afford that.
+func killPoints(world World, steps int) []int {
+	if s, sampled := world.(Sampler); sampled {
+		if points := s.KillPoints(steps); len(points) > 0 {
+			return points
+		}
+	}
+	var all []int
+	for step := 1; step <= steps; step++ {
+		all = append(all, step)
+	}
+	return all
 }
 
 func countSteps(t *testing.T, world World, faults []Fault) int {

@@ -70,6 +70,11 @@ type World interface {
 	PartnerID() string
 }
 
+// Sampler is a World in real time, where each kill costs a lease: it chooses among the steps of a life. None means all.
+type Sampler interface {
+	KillPoints(steps int) []int
+}
+
 // RouteName and SourceName are those of every job of the suite.
 const (
 	RouteName  = "gbp-fps"

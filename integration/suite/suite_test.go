@@ -1,0 +1,16 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/worker/workertest"
+)
+
+// TestSuiteOnTheRealLedgerAndBank: what the worker does among fakes in virtual time, it does here.
+func TestSuiteOnTheRealLedgerAndBank(t *testing.T) {
+	workertest.RunSuite(t, func(t *testing.T, scenario func(*testing.T, workertest.World)) {
+		t.Parallel()
+		scenario(t, newWorld(t, banksim.Options{Calm: true}))
+	})
+}
