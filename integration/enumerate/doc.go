@@ -1,0 +1,26 @@
+// Package enumerate drives real workers through every small schedule of one withdrawal.
+//
+// A run is one operation, two worker processes (worker.Worker as it ships), a model of the ledger (tokens, fences, leases, due times) and
+// a partner that is true to its profile. Every call that a worker makes through Ledger, Bank, Gate or Delivery stands still until the
+// scheduler lets it go; who goes next and how it ends is a choice of Gen, and Gen walks all sequences of choices. Time is virtual
+// (testing/synctest), so that leases, look-up schedules and key windows pass at once.
+//
+// What may go wrong, up to a number of faults per run: a process is killed or stopped (SIGSTOP) after each of its steps, a statement is
+// applied and its reply lost, a statement does not reach the ledger, the partner does any of the things that the verdict table knows, a
+// look-up lags, gets no answer or finds the transfer unfinished, a request is executed after the caller gave up, a lease lapses, a standby
+// without the last write is promoted. Messages are redelivered and, after the end, replayed.
+//
+// What is left out because it is the same as something that is in: that a process ends later than right after its own last step; which of
+// two fresh processes is the first; when exactly a late execution happens between two calls to the bank; the place of an acknowledgement
+// among steps of others.
+//
+// Every leaf is judged by an oracle that reads the model's rows, the bank's own list of executions and what crossed the interfaces, and
+// shares no code with fold or ledger. Deliberate breakages prove that it sees what it is there to see, and a differential test runs
+// random calls on the model and on Postgres.
+//
+// A stopped process is let go while the partner's profile still covers its request (the key window; the latest arrival where duplicates
+// are not serialised). Beyond that no promise reaches, see package worker.
+//
+// How to run more: PAIDONCE_ENUMERATE=faults=3,steps=4 raises the faults per run to 3 and the choices per run by 4; a failing leaf prints
+// how to replay it.
+package enumerate

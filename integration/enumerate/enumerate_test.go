@@ -1,0 +1,227 @@
+package enumerate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/paidonce/paidonce/bankclient"
+)
+
+// tally is what one tree came to.
+type tally struct {
+	leaves, parked int
+	mustPark       int               // by what is on record, at a partner that honours no keys
+	last           string            // the trail of the last leaf
+	failed         map[string]string // what failed first, by what it was
+	sequence       map[string]string
+	open           map[string]int
+}
+
+// explore walks a scenario's whole tree, or until the first failing leaf.
+func explore(t *testing.T, sc *scenario, m mutant, gen *Gen, all bool) tally {
+	t.Helper()
+	sum := tally{failed: map[string]string{}, sequence: map[string]string{}, open: map[string]int{}}
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{sc: sc, mutant: m, start: time.Now()}
+		defer h.end()
+		for gen.Next() {
+			w := h.run(gen)
+			sum.leaves++
+			if r := w.row(); r != nil && r.state == "parked" {
+				sum.parked++
+			}
+			if w.truth.mustPark {
+				sum.mustPark++
+			}
+			for _, f := range w.truth.open {
+				if sum.open[f]++; sum.sequence[f] == "" {
+					sum.sequence[f] = gen.String()
+				}
+			}
+			if gen.only {
+				sum.last = w.trail()
+			}
+			for _, f := range w.truth.faults {
+				if _, known := sum.failed[f]; !known {
+					sum.failed[f], sum.sequence[f] = w.trail(), gen.String()
+				}
+			}
+			if len(sum.failed) > 0 && !all || len(sum.failed) > 5 {
+				return
+			}
+			h.sweepUp()
+		}
+	})
+	return sum
+}
+
+// sweepUp buries what is not as a fresh process would be.
+func (h *host) sweepUp() {
+	for _, p := range h.procs {
+		if p != nil && !p.idle() {
+			p.kill()
+		}
+	}
+}
+
+func (h *host) end() {
+	for _, p := range h.procs {
+		if p != nil {
+			p.kill()
+		}
+	}
+}
+
+func reference() bankclient.Profile {
+	return bankclient.Profile{Adapter: "model", Version: 1, HonoursKeys: true, SerialisesDuplicates: true, KeyWindow: 30 * time.Minute,
+		LatestArrival: time.Minute, VisibilityBound: 5 * time.Second, LookUp: bankclient.LookUpByKey, LookUpConsistent: true}
+}
+
+// scenarios are the small worlds: what the partner promises, and how much goes wrong.
+func scenarios() []scenario {
+	like := func(change func(*bankclient.Profile)) bankclient.Profile {
+		p := reference()
+		change(&p)
+		return p
+	}
+	blind := func(p *bankclient.Profile) {
+		p.LookUp, p.LookUpConsistent, p.VisibilityBound = bankclient.LookUpNone, false, 0
+	}
+	deaf := func(p *bankclient.Profile) { p.HonoursKeys, p.SerialisesDuplicates, p.KeyWindow = false, false, 0 }
+	all := []scenario{
+		{name: "reference", profile: reference(), places: []int{0}, steps: 14},
+		{name: "two_deliveries", profile: reference(), places: []int{0, 1}, steps: 11},
+		{name: "two_deliveries_one_worker", profile: reference(), places: []int{0, 0}, steps: 11},
+		{name: "no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.MinResendDelay = 10 * time.Second }), places: []int{0}, steps: 14},
+		{name: "keys_not_honoured", profile: like(deaf), places: []int{0}, steps: 14},
+		{name: "keys_ignored_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); deaf(p) }), places: []int{0}, steps: 14},
+		{name: "duplicates_not_serialised", profile: like(func(p *bankclient.Profile) { p.SerialisesDuplicates = false }), places: []int{0}, steps: 14},
+		{name: "look_up_not_consistent", profile: like(func(p *bankclient.Profile) { p.LookUpConsistent = false }), places: []int{0}, steps: 13},
+		{name: "short_window", profile: like(func(p *bankclient.Profile) { p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
+		{name: "short_window_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
+		{name: "expires", profile: reference(), places: []int{0}, steps: 12, notAfter: 30 * time.Second},
+		{name: "leases_renewed", profile: reference(), places: []int{0}, steps: 12, renews: true},
+		{name: "failover", profile: reference(), places: []int{0}, steps: 13, failover: true, calmLedger: true},
+		{name: "failover_two_deliveries", profile: reference(), places: []int{0, 1}, steps: 10, failover: true, calmLedger: true},
+		{name: "parked_is_watched", profile: like(deaf), places: []int{0}, steps: 12, parkedEvery: 40 * time.Second},
+	}
+	for i := range all {
+		all[i].faults = 2
+		all[i].lookUps = []time.Duration{5 * time.Second, 30 * time.Second, 3 * time.Minute, 5 * time.Minute}
+		if all[i].parkedEvery == 0 {
+			all[i].parkedEvery = 1e4 * time.Hour
+		}
+	}
+	return all
+}
+
+// bounds are how far a run of the test goes: by default as far as fits in a minute of two cores.
+type bounds struct {
+	faults, steps  int
+	only, sequence string // one leaf of one scenario
+}
+
+// readBounds reads PAIDONCE_ENUMERATE, "faults=3,steps=4,leaf=reference:0.1.2".
+func readBounds(t *testing.T) bounds {
+	t.Helper()
+	b := bounds{faults: 2}
+	if raced {
+		b.faults = 1
+	}
+	for field := range strings.FieldsFuncSeq(os.Getenv("PAIDONCE_ENUMERATE"), func(r rune) bool { return r == ',' }) {
+		name, value, _ := strings.Cut(field, "=")
+		n, err := strconv.Atoi(value)
+		switch {
+		case name == "faults" && err == nil:
+			b.faults = n
+		case name == "steps" && err == nil:
+			b.steps = n
+		case name == "leaf":
+			b.only, b.sequence, _ = strings.Cut(value, ":")
+		default:
+			t.Fatalf("PAIDONCE_ENUMERATE: %q is none of faults=N, steps=N, leaf=scenario:sequence", field)
+		}
+	}
+	return b
+}
+
+func (b bounds) String() string { return fmt.Sprintf("faults=%d,steps=%d", b.faults, b.steps) }
+
+// TestEveryInterleaving walks the trees of all scenarios and prints how many leaves they have.
+func TestEveryInterleaving(t *testing.T) {
+	b := readBounds(t)
+	var mu sync.Mutex
+	var leaves, parked int
+	began := time.Now()
+	t.Run("scenario", func(t *testing.T) {
+		for _, sc := range scenarios() {
+			if b.only != "" && b.only != sc.name {
+				continue
+			}
+			sc.faults, sc.steps = b.faults, sc.steps+b.steps
+			t.Run(sc.name, func(t *testing.T) {
+				t.Parallel()
+				gen := &Gen{}
+				if b.only != "" {
+					var err error
+					if gen, err = Replay(b.sequence); err != nil {
+						t.Fatal(err)
+					}
+				}
+				sum := explore(t, &sc, mutant{}, gen, true)
+				mu.Lock()
+				leaves, parked = leaves+sum.leaves, parked+sum.parked
+				mu.Unlock()
+				sum.report(t, &sc, b)
+			})
+		}
+	})
+	t.Logf("%d leaves (%v), %d parked, in %v", leaves, b, parked, time.Since(began).Round(time.Second))
+}
+
+func (sum *tally) report(t *testing.T, sc *scenario, b bounds) {
+	t.Helper()
+	t.Logf("%d leaves, %d parked", sum.leaves, sum.parked)
+	for what, n := range sum.open {
+		t.Logf("known, in %d leaves, first %s: %s", n, sum.sequence[what], what)
+	}
+	if b.only != "" {
+		t.Log(sum.last)
+	}
+	for what, trail := range sum.failed {
+		t.Errorf("%s\n%s  replay: PAIDONCE_ENUMERATE=%v,leaf=%s:%s go test ./integration/enumerate -run TestEveryInterleaving -v",
+			what, trail, b, sc.name, sum.sequence[what])
+	}
+	if !sc.profile.HonoursKeys && sum.parked != sum.mustPark {
+		t.Errorf("%d operations are parked, by what is on record it must be %d", sum.parked, sum.mustPark)
+	}
+}
+
+// TestEveryBreakageFailsALeaf: the oracle sees what it is there to see.
+func TestEveryBreakageFailsALeaf(t *testing.T) {
+	worlds := map[string]scenario{}
+	for _, sc := range scenarios() {
+		worlds[sc.name] = sc
+	}
+	for _, m := range mutants() {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			sc, known := worlds[m.in]
+			if !known {
+				t.Fatalf("no scenario %q", m.in)
+			}
+			sum := explore(t, &sc, m, &Gen{}, false)
+			if len(sum.failed) == 0 {
+				t.Fatalf("%d leaves of %s held while %s", sum.leaves, m.in, m.name)
+			}
+			for what := range sum.failed {
+				t.Logf("leaf %d of %s: %s", sum.leaves, m.in, what)
+			}
+		})
+	}
+}

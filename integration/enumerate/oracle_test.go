@@ -1,0 +1,437 @@
+package enumerate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// truths are what the oracle saw with its own eyes at the interfaces; it shares no code with ledger, fold or worker.
+type truths struct {
+	faults      []string
+	holder      uuid.UUID // the token of the last claim granted
+	until       time.Time // the end of its lease
+	recorded    map[uuid.UUID]bool
+	paused      map[uuid.UUID]bool // claims that were granted while the partner was paused
+	claimedAt   map[uuid.UUID]time.Time
+	byDelivery  map[string]uuid.UUID
+	attempts    int // committed, ever
+	parkedLooks int
+	mustPark    bool // by what is on record
+	needless    bool
+	lost        bool // a failover took writes
+	open        []string
+	strayed     bool // and a message was acknowledged that only they knew
+}
+
+// What the product is known to do and the protocol would rather not see. A leaf that shows one of these is counted and printed, and does
+// not fail; whoever cures one takes it from here.
+const (
+	openNeedless = "parked or kept in doubt by late evidence, though nothing on record is ambiguous"
+	openDisputed = "authorized beside a mismatch that came while the claim stood, or late"
+	openStale    = "a look-up counts from when it was recorded, not from when it was asked"
+	openUnpinned = "an operation without an attempt, in doubt since a failover, is refused the outcome that a look-up found, until a lease lapsed"
+	openStray    = "a record that finds no operation (lost in a failover) acknowledges its message"
+)
+
+func (w *world) known(what string) { w.truth.open = append(w.truth.open, what) }
+
+func (w *world) fault(format string, args ...any) {
+	w.truth.faults = append(w.truth.faults, fmt.Sprintf(format, args...))
+}
+
+func (t *truths) promoted() { t.lost, t.holder = true, uuid.Nil }
+
+// keep remembers what a standby has: everything before the write that follows.
+func (w *world) keep() {
+	if w.sc.failover && !w.failedOver {
+		w.standby = w.led.snapshot()
+	}
+}
+
+// granted judges a claim: nobody else may hold the operation.
+func (w *world) granted(c ledger.Claim, before ledger.State, paused bool) {
+	t := &w.truth
+	if t.recorded == nil {
+		t.recorded, t.paused, t.byDelivery, t.claimedAt = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[string]uuid.UUID{}, map[uuid.UUID]time.Time{}
+	}
+	if t.holder != uuid.Nil && !t.recorded[t.holder] && time.Now().Before(t.until) {
+		w.fault("I5: a claim was granted while another holds the operation")
+	}
+	if before.Finished() || before == ledger.StateParked {
+		w.fault("I4: an operation that is %s was claimed", before)
+	}
+	t.holder, t.until = c.Token, time.Now().Add(lease)
+	if w.sc.renews {
+		t.until = time.Time{}
+	}
+	t.paused[c.Token], t.claimedAt[c.Token] = paused, time.Now()
+}
+
+func (w *world) claim(_ *process, wish ledger.Wish) ledger.ClaimAnswer {
+	w.keep()
+	var before ledger.State
+	attempts := 0
+	if r := w.row(); r != nil {
+		before, attempts = r.state, len(r.attempts)
+	}
+	a := w.led.claim(wish, w.led.mint())
+	if a.Answer != ledger.Claimed {
+		return a
+	}
+	w.granted(a.Claim, before, false)
+	w.truth.byDelivery[wish.TraceParent] = a.Claim.Token
+	if !a.InDoubt {
+		w.truth.attempts++
+		if attempts > 0 {
+			w.fault("I3: a delivery got an operation that was attempted before, to send at once")
+		}
+	}
+	return a
+}
+
+func (w *world) claimDue(partner string, limit int) []ledger.Work {
+	w.keep()
+	works := w.led.claimDue(partner, limit, w.led.mint())
+	for _, work := range works {
+		w.granted(work.Claim, work.State, work.Paused)
+	}
+	return works
+}
+
+func (w *world) commitAttempt(s ledger.Resend, decided time.Time) ledger.AttemptAnswer {
+	w.keep()
+	answer := w.led.commitAttempt(s)
+	if answer != ledger.AttemptCommitted {
+		return answer
+	}
+	w.truth.attempts++
+	if w.truth.holder != s.Claim.Token {
+		w.fault("I5: an attempt was committed under a stale claim")
+	}
+	if w.truth.paused[s.Claim.Token] {
+		w.fault("a paused partner is about to be sent something")
+	}
+	w.judgeResend(s, decided)
+	return answer
+}
+
+// judgeResend says by PROTOCOL section 5 whether a send may follow what is on record.
+func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
+	r, p := w.row(), w.sc.profile
+	var doubtful []ledger.Attempt
+	for _, a := range r.attempts {
+		if a.Fence != s.Claim.Fence && a.PartnerKey == s.Intention.PartnerKey && !cleared(r, a) {
+			doubtful = append(doubtful, a)
+		}
+	}
+	for _, f := range r.facts {
+		switch {
+		case f.At.After(w.truth.claimedAt[s.Claim.Token]) && f.Verdict != "authorized":
+			// It came while the step was under way; only Authorized takes the claim away.
+		case f.Verdict == "authorized", f.Verdict == "mismatch":
+			w.fault("I3: sent again, though %s is on record", f.Verdict)
+		case f.Kind == ledger.FactLookUp && f.Verdict == "in_flight":
+			w.fault("I3: sent again, though a look-up found the transfer")
+		case f.Verdict == "rejected" && (f.Authoritative || f.Kind == ledger.FactLookUp) && keyUnder(r, f.Fence) == s.Intention.PartnerKey:
+			w.fault("I3: sent again under a partner key that the partner rejected for good")
+		}
+	}
+	if !w.sc.profileExpiry(w.start).IsZero() && !decided.Before(w.sc.profileExpiry(w.start)) {
+		w.fault("an attempt was decided on after not_after")
+	}
+	if len(doubtful) == 0 {
+		return
+	}
+	last := doubtful[len(doubtful)-1]
+	found := 0
+	for _, l := range w.bank.lookUps {
+		after := last.At
+		if !p.SerialisesDuplicates {
+			after = last.At.Add(p.LatestArrival + p.VisibilityBound)
+		}
+		if l.answer == bankclient.NotFound && l.partnerKey == s.Intention.PartnerKey && !l.at.Before(after) {
+			found++
+		}
+	}
+	switch {
+	case !p.HonoursKeys:
+		w.fault("I3: sent again in doubt to a partner that does not honour keys")
+	case !decided.Before(doubtful[0].At.Add(p.KeyWindow / 2)):
+		w.fault("I3: sent again in doubt %v after the first send, half of the window is %v", decided.Sub(doubtful[0].At), p.KeyWindow/2)
+	case decided.Before(last.At.Add(p.MinResendDelay)):
+		w.fault("I3: sent again before the minimum delay")
+	case p.LookUp != bankclient.LookUpNone && p.SerialisesDuplicates && found == 0:
+		w.fault("I3: sent again in doubt without a look-up that found nothing")
+	case !p.SerialisesDuplicates && found == 0:
+		w.fault("I3: sent again in doubt without a late look-up to a partner that does not serialise duplicates")
+	case !p.SerialisesDuplicates && found == 1:
+		w.known(openStale)
+	}
+}
+
+// cleared: the attempt's own observations prove that it moved nothing.
+func cleared(r *row, a ledger.Attempt) bool {
+	clear := false
+	for _, f := range r.facts {
+		if f.Fence != a.Fence || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) || f.Verdict == "" || f.Verdict == "not_found" || f.Verdict == "no_answer" {
+			continue
+		}
+		if f.Verdict != "not_executed" && f.Verdict != "rejected" {
+			return false
+		}
+		clear = true
+	}
+	return clear
+}
+
+// keyUnder is the partner key of the latest attempt up to a fence.
+func keyUnder(r *row, fence int32) string {
+	key := ""
+	for _, a := range r.attempts {
+		if a.Fence <= fence {
+			key = a.PartnerKey
+		}
+	}
+	return key
+}
+
+func (sc *scenario) profileExpiry(start time.Time) time.Time {
+	if sc.notAfter == 0 {
+		return time.Time{}
+	}
+	return start.Add(sc.notAfter)
+}
+
+func (w *world) send(pr bankclient.Prepared, a act, stood time.Time) bankclient.Result {
+	r := w.row()
+	visible := 0
+	if r != nil {
+		for _, at := range r.attempts {
+			if at.PartnerKey == pr.PartnerKey && at.BodySHA256 == pr.BodySHA256 {
+				visible++
+			}
+		}
+	}
+	before := 0
+	for _, seen := range w.bank.arrivals {
+		if seen.pr.PartnerKey == pr.PartnerKey {
+			before++
+		}
+		if seen.pr.PartnerKey == pr.PartnerKey && seen.body != string(pr.Body) {
+			w.fault("I8: other bytes were sent under the same partner key")
+		}
+	}
+	if before >= visible && !w.truth.lost {
+		w.fault("I2: %d sends with %d attempts visible", before+1, visible)
+	}
+	if end := w.sc.profileExpiry(w.start); !end.IsZero() && !stood.Before(end) {
+		w.fault("a call was started after not_after")
+	}
+	return w.bank.arrive(pr, a)
+}
+
+func (w *world) record(rec ledger.Record) ledger.RecordResult {
+	w.keep()
+	r := w.row()
+	if r == nil {
+		return w.led.record(rec)
+	}
+	ours := w.truth.holder == rec.Claim.Token && r.state == ledger.StateClaimed
+	before, facts := r.state, len(r.facts)
+	disputed := disputed(r)
+	result := w.led.record(rec)
+	w.judgeDisputed(disputed, before)
+	authorized := slices.ContainsFunc(rec.Facts, func(f ledger.Fact) bool { return f.Verdict == "authorized" })
+	switch {
+	case !ours && r.state != before && !authorized:
+		w.fault("I5: a stale claim moved the operation from %s to %s", before, r.state)
+	case result.Err == nil:
+		w.truth.recorded[rec.Claim.Token] = true
+	}
+	if result.Err != nil && w.truth.lost && r.partner == "" {
+		w.known(openUnpinned)
+	} else if result.Err != nil {
+		w.fault("the ledger refuses a record: next %s, in doubt %v, code %q", rec.Next, rec.InDoubt, rec.Code)
+	}
+	if result.Answer == ledger.Fenced && len(r.facts) < facts+len(rec.Facts) && !w.truth.lost && w.tries[rec.Claim.Token] == 0 {
+		w.fault("I5: evidence of a stale claim was not kept")
+	}
+	delete(w.wakes, rec.Claim.Token)
+	return result
+}
+
+func (w *world) append(l ledger.Late) ledger.RecordResult {
+	r := w.row()
+	before, disputed := r.state, disputed(r)
+	result := w.led.keepEvidence(ledger.Claim{Key: l.Key, Token: w.led.mint()}, l.Facts, false)
+	w.judgeDisputed(disputed, before)
+	return result
+}
+
+func disputed(r *row) bool {
+	return slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Verdict == "mismatch" })
+}
+
+// judgeDisputed: beside a mismatch on record only a person decides.
+func (w *world) judgeDisputed(disputed bool, before ledger.State) {
+	if disputed && before != ledger.StateAuthorized && w.row().state == ledger.StateAuthorized {
+		w.known(openDisputed)
+	}
+}
+
+func (w *world) settle(d *delivery, how string) {
+	d.settled = how
+	token, claimed := w.truth.byDelivery[d.origin.TraceParent]
+	if how == "done" && claimed && token == w.truth.holder && !w.truth.recorded[token] {
+		w.fault("step 9: acknowledged before the record of its own claim")
+	}
+	if how == "done" && w.row() == nil {
+		if w.truth.lost {
+			w.known(openStray)
+			w.truth.strayed = true
+			return
+		}
+		w.fault("I12: acknowledged, and the ledger does not know the operation")
+	}
+}
+
+// judgeEnd asks ledger and bank, each on its own.
+func (w *world) judgeEnd() {
+	r := w.row()
+	if r == nil {
+		if !w.truth.strayed {
+			w.fault("I12: the operation is nowhere")
+		}
+		return
+	}
+	executions := len(w.bank.executions)
+	if executions > 1 {
+		w.fault("executed %d times", executions)
+	}
+	switch r.state {
+	case ledger.StateAuthorized:
+		if executions != 1 || w.bank.executions[0].transferID != r.transferID {
+			w.fault("authorized as %q with %d executions", r.transferID, executions)
+		}
+	case ledger.StateRejected, ledger.StateCancelled:
+		if executions != 0 {
+			w.fault("%s with %d executions", r.state, executions)
+		}
+	case ledger.StateParked:
+		w.judgeParked(r)
+	default:
+		w.fault("I12: the operation ended %s", r.state)
+	}
+	w.judgeDoubt(r)
+	w.judgeJournal(r)
+	for i := 1; i < len(r.states); i++ {
+		if !stateTable(r.states[i-1], r.states[i]) {
+			w.fault("I4: %s -> %s", r.states[i-1], r.states[i])
+		}
+	}
+	if r.contradicted {
+		w.fault("the outcome is contradicted")
+	}
+	keys := map[string]bool{}
+	for _, a := range w.bank.arrivals {
+		keys[a.pr.PartnerKey] = true
+	}
+	if len(keys) > 1+int(r.epoch) {
+		w.fault("I7: %d partner keys in %d epochs", len(keys), r.epoch+1)
+	}
+	for _, d := range w.deliveries {
+		if d.settled != "done" && !d.again {
+			w.fault("a delivery ended %q", d.settled)
+		}
+	}
+	w.judgeEvidence(r)
+}
+
+// judgeParked: only what is ambiguous, disagreed on, or killed workers comes before a person, and with its evidence.
+func (w *world) judgeParked(r *row) {
+	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !cleared(r, a) }) || w.truth.lost
+	poison := r.code == "poison"
+	late := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Kind == ledger.FactLate })
+	switch {
+	case r.code == "", len(r.facts) == 0 && len(r.attempts) == 0:
+		w.fault("parked %q without evidence", r.code)
+	case ambiguous, disputed(r), poison:
+	case late:
+		w.known(openNeedless)
+		w.truth.needless = true
+	default:
+		w.fault("parked %q, though nothing on record is ambiguous", r.code)
+	}
+}
+
+// judgeDoubt: no outcome but Authorized beside an attempt that may have moved money, and one send where keys are not honoured.
+func (w *world) judgeDoubt(r *row) {
+	final := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool {
+		return f.Verdict == "rejected" && (f.Authoritative || f.Kind == ledger.FactLookUp)
+	})
+	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !cleared(r, a) })
+	if ambiguous && !final && (r.state == ledger.StateRejected || r.state == ledger.StateCancelled) {
+		w.fault("I9: %s, though an attempt may have moved money", r.state)
+	}
+	if w.sc.profile.HonoursKeys {
+		return
+	}
+	w.truth.mustPark = disputed(r) && r.state != ledger.StateAuthorized || ambiguous && r.state != ledger.StateAuthorized && !final ||
+		w.truth.needless || r.code == "poison"
+	harmful := 0
+	for _, a := range w.bank.arrivals {
+		if a.act != refuses && a.act != limits && a.act != ourFunds {
+			harmful++
+		}
+	}
+	if harmful > 1 {
+		w.fault("sent %d times to a partner that does not honour keys", harmful)
+	}
+}
+
+func (w *world) judgeJournal(r *row) {
+	sum, ended, want := int64(0), 0, 0
+	for _, e := range r.entries {
+		sum += e.AmountMinor
+	}
+	if r.state == ledger.StateAuthorized {
+		want = 2
+	}
+	if sum != 0 || len(r.entries) != want {
+		w.fault("I6: %d entries that sum to %d", len(r.entries), sum)
+	}
+	for _, e := range r.events {
+		if e == string(r.state) {
+			ended++
+		}
+	}
+	if ended != 1 && !(r.state == ledger.StateParked && ended > 0) {
+		w.fault("I11: %d events for the outcome %s", ended, r.state)
+	}
+}
+
+// judgeEvidence: an outcome stands on an observation, and every answer that was recorded is among the observations.
+func (w *world) judgeEvidence(r *row) {
+	has := func(verdict string) bool {
+		return slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Verdict == verdict })
+	}
+	if (r.state == ledger.StateAuthorized && !has("authorized")) || (r.state == ledger.StateRejected && !has("rejected")) {
+		w.fault("%s without an observation that says so", r.state)
+	}
+	if r.state == ledger.StateCancelled && w.sc.notAfter == 0 {
+		w.fault("cancelled, though nobody asked for that")
+	}
+}
+
+// stateTable is I4, written once more.
+func stateTable(before, after ledger.State) bool {
+	allowed := map[ledger.State]string{"open": "claimed cancelled parked authorized", "claimed": "claimed open authorized rejected cancelled parked",
+		"parked": "authorized rejected open"}
+	return slices.Contains(splitWords(allowed[before]), string(after))
+}
