@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -84,13 +85,16 @@ func (c confirmer) await(ctx context.Context, future jetstream.PubAckFuture) con
 	}
 }
 
-// refused says that the broker has answered and will answer the same again: publishing once more is of no use.
+// refused says that the broker has answered, does not have the message, and will answer the same again: publishing once more is of no use.
+// Not so a conflict (409): "duplicate message id is in process" comes while an earlier copy of the same message is being stored, as after a
+// change of leaders. Whoever took that for a refusal would believe a job not to be there that is. Too late and too many pass as well.
 func refused(err error) bool {
 	if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
 		return true
 	}
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code >= 400 && api.Code < 500
+	return errors.As(err, &api) && api.Code >= 400 && api.Code < 500 &&
+		api.Code != http.StatusConflict && api.Code != http.StatusRequestTimeout && api.Code != http.StatusTooManyRequests
 }
 
 // backoff counts the failures in a row and waits longer after each, with jitter, so that many that failed together do not come back

@@ -1,0 +1,34 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestRefused_OnlyWhatTheBrokerSurelyHasNot: an answer after which the message may still be stored is no refusal.
+func TestRefused_OnlyWhatTheBrokerSurelyHasNot(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{nats.ErrMaxPayload, true},
+		{nats.ErrBadSubject, true},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10060, Description: "expected stream does not match"}, true},
+		{&jetstream.APIError{Code: 404, ErrorCode: 10059, Description: "stream not found"}, true},
+		{&jetstream.APIError{Code: 409, ErrorCode: 10158, Description: "duplicate message id is in process"}, false},
+		{&jetstream.APIError{Code: 408}, false},
+		{&jetstream.APIError{Code: 429, Description: "too many requests"}, false},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, false},
+		{nats.ErrTimeout, false},
+		{nats.ErrNoResponders, false},
+		{errors.New("anything else"), false},
+	} {
+		if got := refused(fmt.Errorf("publish: %w", test.err)); got != test.want {
+			t.Errorf("%v: %v", test.err, got)
+		}
+	}
+}
