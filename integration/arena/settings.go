@@ -25,7 +25,6 @@ type Settings struct {
 	Sources     []string // each may use every route
 	Health      string   // address; default none
 	Replicas    int      // of the streams; default 1
-	MaxJobBytes int64    // of the jobs stream; default 1 GiB
 
 	Lease, AckWait, RecordMargin, Timeout, Grace time.Duration // defaults 1.5s, 1.2s, 200ms, 900ms, 3s
 	SweepEvery                                   time.Duration // default 50ms
@@ -55,9 +54,6 @@ func (s Settings) withDefaults() Settings {
 	if s.Replicas == 0 {
 		s.Replicas = 1
 	}
-	if s.MaxJobBytes == 0 {
-		s.MaxJobBytes = 1 << 30
-	}
 	if s.InFlight == 0 {
 		s.InFlight = 64
 	}
@@ -81,12 +77,12 @@ func (s Settings) Write(dir string) (string, error) {
 	database.User = url.User(database.User.Username())
 	passwordFile, tokenFile := filepath.Join(dir, "database.password"), filepath.Join(dir, "bank.token")
 	var text strings.Builder
-	_, _ = fmt.Fprintf(&text, `nats:     { url: %q, replicas: %d, max_jobs_bytes: %d }
+	_, _ = fmt.Fprintf(&text, `nats:     { url: %q, replicas: %d }
 database: { url: %q, password_file: %q, max_conns: %d, accept_loss: true }
 worker:   { in_flight: %d, lease: %s, ack_wait: %s, record_margin: %s, sweep_every: %s, shutdown_grace: %s }
 health:   { listen: %q }
 partners:
-`, s.BrokerURL, s.Replicas, s.MaxJobBytes, database.String(), passwordFile, s.MaxConns, s.InFlight, s.Lease, s.AckWait, s.RecordMargin, s.SweepEvery, s.Grace, s.Health)
+`, s.BrokerURL, s.Replicas, database.String(), passwordFile, s.MaxConns, s.InFlight, s.Lease, s.AckWait, s.RecordMargin, s.SweepEvery, s.Grace, s.Health)
 	var routes []string
 	for _, p := range s.Partners {
 		routes = append(routes, p.Route)

@@ -69,6 +69,7 @@ func prepare(detail string, say func(string)) (underfire.Around, error) {
 				once.Do(func() {
 					say("frozen")
 					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+					<-time.After(100 * time.Millisecond) // the signal may take a moment to reach this thread
 				})
 			}}
 		}

@@ -77,15 +77,16 @@ func every(ctx context.Context, d time.Duration, f func()) {
 	}
 }
 
-// attend fills up the float when a bank says that it is empty. Nothing else is cured.
+// attend fills up the float when a bank says that it is empty, and lets a partner go on that was paused because an answer belonged to another
+// request: here the network that repeats bytes did it, and the operation itself stays parked. Nothing else is cured.
 func attend(ctx context.Context, w *world) {
 	pauses, err := w.person.Pauses(ctx)
 	if err != nil {
 		return // the ledger is away
 	}
 	for _, p := range pauses {
-		if p.Scope == ledger.ScopePartner && p.Reason == "our_funds" {
-			_ = w.person.Resume(ctx, p.Scope, p.Name, "float filled up", "soak") // otherwise the next look does
+		if p.Scope == ledger.ScopePartner && (p.Reason == "our_funds" || p.Reason == "mismatch") {
+			_ = w.person.Resume(ctx, p.Scope, p.Name, "looked into", "soak") // otherwise the next look does
 		}
 	}
 }
