@@ -55,11 +55,12 @@ func newToken() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // transaction made it; what hangs on a new row is inserted plainly, since every ON CONFLICT costs a second look and a second WAL record.
 const claimWinners = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM pauses) AS any_pause FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, EXISTS (SELECT FROM pauses) AS any_pause, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
 ), wish AS MATERIALIZED (
   SELECT w.*, paused,
          NOT paused AND coalesce(w.not_before <= now(), true) AND coalesce(w.not_after > now(), true) AS start,
-         coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity') AS doubt
+         coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity')
+         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
     FROM guard g
    CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::text[], $9::timestamptz[],
                      $10::timestamptz[], $11::bytea[], $12::text[], $13::timestamptz[], $14::text[], $15::text[], $16::text[], $17::int2[],

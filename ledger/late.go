@@ -22,7 +22,8 @@ const (
 )
 
 // Append keeps evidence found outside of a claim. Authorized evidence decides an unfinished operation; against another outcome it sets
-// contradicted_at, publishes `contradicted` and pauses the partner. Evidence for an unknown key is kept as a stray.
+// contradicted_at, publishes `contradicted` and pauses the partner. Beside a mismatch it decides nothing. Evidence for an unknown key is kept as
+// a stray; a later claim of that key is in doubt from the start.
 func (l *Ledger) Append(ctx context.Context, lates []Late) []RecordResult {
 	results := make([]RecordResult, len(lates))
 	for i := range lates {
@@ -43,6 +44,7 @@ type standing struct {
 	token               uuid.UUID
 	transferID, partner string
 	contradicted        bool
+	mismatch            bool // on record already
 }
 
 // keepEvidence is what Record does with a row that is not (or no longer) held under this token and fence. It is addressed by key and claim
@@ -69,11 +71,11 @@ func keepEvidenceIn(ctx context.Context, tx pgx.Tx, claim Claim, facts []Fact, w
 	var s standing
 	err := tx.QueryRow(ctx, `
 		SELECT id, state, fence, coalesce(claim_token, '00000000-0000-0000-0000-000000000000'), coalesce(transfer_id, ''), coalesce(partner, ''),
-		       contradicted_at IS NOT NULL
-		  FROM operations WHERE key = $1 FOR UPDATE`, claim.Key).
-		Scan(&s.id, &s.state, &s.fence, &s.token, &s.transferID, &s.partner, &s.contradicted)
+		       contradicted_at IS NOT NULL, EXISTS (SELECT FROM observations x WHERE x.operation_id = o.id AND x.verdict = 'mismatch')
+		  FROM operations o WHERE key = $1 FOR UPDATE OF o`, claim.Key).
+		Scan(&s.id, &s.state, &s.fence, &s.token, &s.transferID, &s.partner, &s.contradicted, &s.mismatch)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return RecordResult{Answer: Fenced}, addStrays(ctx, tx, claim, facts)
+		return RecordResult{Answer: Stray}, addStrays(ctx, tx, claim, facts)
 	}
 	if err != nil {
 		return RecordResult{}, err
@@ -87,24 +89,33 @@ func keepEvidenceIn(ctx context.Context, tx pgx.Tx, claim Claim, facts []Fact, w
 	if err := addObservations(ctx, tx, s, claim, facts, wanted.Next != ""); err != nil {
 		return RecordResult{}, err
 	}
-	if evidence, ok := authorizedEvidence(facts); ok {
-		return decideLate(ctx, tx, s, evidence.TransferID)
+	authorized, mismatch := decisiveEvidence(facts)
+	switch {
+	case mismatch && wanted.Next == "":
+		return RecordResult{Answer: Fenced, State: s.state}, fenceOff(ctx, tx, s)
+	case mismatch: // a stale holder changes no state; what the present one records is held against it
+	case authorized != "" && (s.state.Finished() || !s.mismatch):
+		return decideLate(ctx, tx, s, authorized)
 	}
 	return RecordResult{Answer: Fenced, State: s.state}, nil
 }
 
-// authorizedEvidence finds what may decide: a transfer, and no mismatch beside it.
-func authorizedEvidence(facts []Fact) (Fact, bool) {
-	var found Fact
+// decisiveEvidence finds a transfer that may decide, and a mismatch, beside which nothing decides but a person.
+func decisiveEvidence(facts []Fact) (transferID string, mismatch bool) {
 	for _, f := range facts {
-		if f.Verdict == verdictMismatch {
-			return Fact{}, false
-		}
-		if found.TransferID == "" && f.Verdict == verdictAuthorized {
-			found = f
+		mismatch = mismatch || f.Verdict == verdictMismatch
+		if transferID == "" && f.Verdict == verdictAuthorized {
+			transferID = f.TransferID
 		}
 	}
-	return found, found.TransferID != ""
+	return transferID, mismatch
+}
+
+// fenceOff takes a claim from its holder, who does not know of the mismatch that was put on record just now. The lease lapses, and the next
+// one parks the operation.
+func fenceOff(ctx context.Context, tx pgx.Tx, s standing) error {
+	_, err := tx.Exec(ctx, `UPDATE operations SET fence = fence + 1 WHERE id = $1 AND state = 'claimed'`, s.id)
+	return err
 }
 
 // decideLate lets Authorized evidence decide an unfinished operation, or contradict a finished one.
@@ -165,12 +176,12 @@ func addObservations(ctx context.Context, tx pgx.Tx, s standing, claim Claim, fa
 		f.add(1, n, &fact)
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, authoritative, transfer_id, code, evidence)
-		SELECT $1, $2, f.n, $3, f.kind, f.verdict, f.authoritative, nullif(f.transfer_id, ''), nullif(f.code, ''), f.evidence::jsonb
-		  FROM unnest($4::int2[], $5::text[], $6::text[], $7::bool[], $8::text[], $9::text[], $10::text[])
-		    AS f(n, kind, verdict, authoritative, transfer_id, code, evidence)
+		INSERT INTO observations (operation_id, claim_token, n, fence, at, kind, verdict, authoritative, transfer_id, code, evidence)
+		SELECT $1, $2, f.n, $3, least(now(), f.asked_at), f.kind, f.verdict, f.authoritative, nullif(f.transfer_id, ''), nullif(f.code, ''), f.evidence::jsonb
+		  FROM unnest($4::int2[], $5::text[], $6::text[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::timestamptz[])
+		    AS f(n, kind, verdict, authoritative, transfer_id, code, evidence, asked_at)
 		ON CONFLICT DO NOTHING`,
-		s.id, claim.Token, max(claim.Fence, 0), f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence)
+		s.id, claim.Token, max(claim.Fence, 0), f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence, f.askedAt)
 	return err
 }
 

@@ -24,6 +24,7 @@ type modelled struct {
 	claim      ledger.Claim   // the latest
 	stale      []ledger.Claim // lost to somebody else
 	sent       bool
+	mismatch   bool // on record: nothing but a person decides beside it
 }
 
 // model drives two workers through the API; a schedule is a list of choices that rapid draws and shrinks.
@@ -92,6 +93,7 @@ func (m *model) record() {
 	r := m.drawRecord(op.claim)
 	if slices.Contains(op.stale, op.claim) { // overtaken by late news
 		m.late(op, m.worker().Record(context.Background(), []ledger.Record{r})[0], r.TransferID)
+		op.mismatch = op.mismatch || r.Code == "mismatch"
 		return
 	}
 	got := m.worker().Record(context.Background(), []ledger.Record{r})[0]
@@ -104,6 +106,10 @@ func (m *model) record() {
 		}
 		return
 	}
+	if r.Next == ledger.StateAuthorized && op.mismatch {
+		r.Next = ledger.StateParked
+	}
+	op.mismatch = op.mismatch || r.Code == "mismatch"
 	if got.Answer != ledger.Recorded || got.State != r.Next {
 		m.Fatalf("record of the holder: %+v, want %s recorded", got, r.Next)
 	}
@@ -144,6 +150,7 @@ func (m *model) staleRecord() {
 	r := m.drawRecord(rapid.SampledFrom(op.stale).Draw(m.T, "stale claim"))
 	got := m.worker().Record(context.Background(), []ledger.Record{r})[0]
 	m.late(op, got, r.TransferID)
+	op.mismatch = op.mismatch || r.Code == "mismatch"
 }
 
 func (m *model) news() {
@@ -168,6 +175,7 @@ func (m *model) late(op *modelled, got ledger.RecordResult, transferID string) {
 	case transferID == "" || (op.state == ledger.StateAuthorized && transferID == op.transferID):
 	case op.state.Finished():
 		want = ledger.LateContradicted
+	case op.mismatch:
 	default:
 		want = ledger.LateAuthorized
 		op.stale = append(op.stale, op.claim)

@@ -47,7 +47,7 @@ func Release(c Claim, inDoubt bool, facts ...Fact) Record {
 }
 
 // recordBatch writes what each claim came to: observations, state, entries and event, in one statement, under token and fence. Rows are
-// locked in the order of their keys.
+// locked in the order of their keys. A mismatch that an earlier holder put on record meanwhile parks what this one calls authorized.
 const recordBatch = `
 WITH record AS MATERIALIZED (
   SELECT r.key, r.id, r.token, r.fence, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, r.n
@@ -55,10 +55,14 @@ WITH record AS MATERIALIZED (
     WITH ORDINALITY AS r(key, id, token, fence, next, in_doubt, transfer_id, code, held, due_in, raise, n)
    ORDER BY r.key
 ), held AS MATERIALIZED (
-  SELECT r.n, r.token, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, o.id
+  SELECT r.n, r.token, r.transfer_id, r.held, r.raise, o.id, beside.mismatch OR r.in_doubt AS in_doubt,
+         CASE WHEN beside.mismatch THEN 'parked' ELSE r.next END AS next, CASE WHEN beside.mismatch THEN 'mismatch' ELSE r.code END AS code,
+         CASE WHEN beside.mismatch THEN $21::int8 ELSE r.due_in END AS due_in
     FROM record r CROSS JOIN LATERAL (
       SELECT o.id FROM operations o
        WHERE o.id = r.id AND o.key = r.key AND o.claim_token = r.token AND o.fence = r.fence AND o.state = 'claimed' FOR UPDATE) AS o
+   CROSS JOIN LATERAL (SELECT r.next = 'authorized' AND r.fence > 1
+      AND EXISTS (SELECT FROM observations x WHERE x.operation_id = o.id AND x.verdict = 'mismatch') AS mismatch) AS beside
 ), recorded AS (
   UPDATE operations o
      SET state = h.next::operation_state, in_doubt = h.in_doubt, held = h.held, unobserved = 0, lease_until = NULL,
@@ -72,10 +76,11 @@ WITH record AS MATERIALIZED (
     FROM held h WHERE o.id = h.id
   RETURNING h.n, h.token, h.due_in, o.id, o.fence, o.state, o.code, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
 ), observation AS (
-  INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, authoritative, transfer_id, code, evidence)
-  SELECT r.id, r.token, f.n, r.fence, f.kind, f.verdict, f.authoritative, nullif(f.transfer_id, ''), nullif(f.code, ''), f.evidence::jsonb
-    FROM unnest($12::int8[], $13::int2[], $14::text[], $15::text[], $16::bool[], $17::text[], $18::text[], $19::text[])
-      AS f(record, n, kind, verdict, authoritative, transfer_id, code, evidence)
+  INSERT INTO observations (operation_id, claim_token, n, fence, at, kind, verdict, authoritative, transfer_id, code, evidence)
+  SELECT r.id, r.token, f.n, r.fence, least(now(), f.asked_at), f.kind, f.verdict, f.authoritative, nullif(f.transfer_id, ''), nullif(f.code, ''),
+         f.evidence::jsonb
+    FROM unnest($12::int8[], $13::int2[], $14::text[], $15::text[], $16::bool[], $17::text[], $18::text[], $19::text[], $20::timestamptz[])
+      AS f(record, n, kind, verdict, authoritative, transfer_id, code, evidence, asked_at)
     JOIN recorded r ON r.n = f.record
 ), entry AS (
   INSERT INTO entries (operation_id, event, amount_minor, currency, account)
@@ -92,7 +97,7 @@ WITH record AS MATERIALIZED (
   UPDATE due d SET due_at = now() + r.due_in * interval '1 ms', parked = r.state = 'parked'
     FROM recorded r WHERE d.operation_id = r.id AND r.state IN ('open', 'parked')
 )
-SELECT n FROM recorded`
+SELECT n, state FROM recorded`
 
 // Record writes what a batch of claims came to. A stale claim changes no state; its evidence is kept and, if it is Authorized, decides
 // (I5). The results stand in the order given.
@@ -126,13 +131,15 @@ func (l *Ledger) recordOnce(ctx context.Context, records []Record) ([]RecordResu
 	}
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 		b.Queue(recordBatch, c.key, c.id, c.token, c.fence, r.next, r.inDoubt, r.transferID, r.code, r.held, r.dueInMS, r.raise,
-			f.record, f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence).Query(func(rows pgx.Rows) error {
+			f.record, f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence, f.askedAt,
+			parkedLookUp.Milliseconds()).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var n int
-				if err := rows.Scan(&n); err != nil {
+				var state State
+				if err := rows.Scan(&n, &state); err != nil {
 					return err
 				}
-				results[n-1] = RecordResult{Answer: Recorded, State: records[n-1].Next}
+				results[n-1] = RecordResult{Answer: Recorded, State: state}
 			}
 			return rows.Err()
 		})
@@ -175,6 +182,7 @@ type factArrays struct {
 	n                                         []int16
 	kind, verdict, transferID, code, evidence []string
 	authoritative                             []bool
+	askedAt                                   []*time.Time
 }
 
 func (c *factArrays) add(record, n int, f *Fact) {
@@ -190,4 +198,5 @@ func (c *factArrays) add(record, n int, f *Fact) {
 	c.transferID = append(c.transferID, f.TransferID)
 	c.code = append(c.code, f.Code)
 	c.evidence = append(c.evidence, evidence)
+	c.askedAt = append(c.askedAt, nullTime(f.AskedAt))
 }

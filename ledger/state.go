@@ -59,6 +59,8 @@ func (a RecordAnswer) String() string {
 		return "late_authorized"
 	case LateContradicted:
 		return "late_contradicted"
+	case Stray:
+		return "stray"
 	case NotRecorded:
 	}
 	return "none"

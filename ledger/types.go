@@ -112,6 +112,9 @@ type Fact struct {
 	TransferID    string
 	Code          string
 	Evidence      []byte // JSON object without secrets, names or account numbers; nil = {}
+	// AskedAt is when a look-up was asked, by the database clock and no later than true; it is what At comes to. An answer that was kept for
+	// a minute before it was recorded says nothing of that minute. Zero: when it is recorded.
+	AskedAt time.Time
 
 	// Set by the ledger when it reads.
 	Fence int32
@@ -170,6 +173,7 @@ const (
 	Fenced                               // the claim was stale: no state changed, the evidence was kept
 	LateAuthorized                       // the claim was stale, the evidence was Authorized, and it decided the outcome
 	LateContradicted                     // the claim was stale, the evidence was Authorized, and the outcome says otherwise
+	Stray                                // there is no such operation (its claim was lost in a failover): the evidence was kept, the ledger does not own the job
 )
 
 // RecordResult answers one Record.

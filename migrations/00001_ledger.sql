@@ -171,6 +171,7 @@ CREATE TABLE strays (
     evidence    jsonb NOT NULL DEFAULT '{}',
     CONSTRAINT strays_once UNIQUE (claim_token, n)
 );
+CREATE INDEX strays_key ON strays (key);
 
 -- The journal. Account names: customer:<source>/<account>, transit:<partner>, nostro:<partner>.
 CREATE TABLE entries (

@@ -106,7 +106,7 @@ func (m *metrics) gauge(g ledger.Gauges, partners map[string]*partner) {
 // recorded counts and logs one decision.
 func (w *Worker) recorded(op *operation, record ledger.Record, result ledger.RecordResult) {
 	if result.Answer == ledger.Recorded {
-		w.metrics.outcome[op.partner.id][record.Next].Inc()
+		w.metrics.outcome[op.partner.id][result.State].Inc()
 	} else {
 		if result.Answer == ledger.Fenced {
 			w.metrics.fenced.Inc()

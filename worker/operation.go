@@ -147,10 +147,16 @@ func (w *Worker) next(op *operation) Step {
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
 
+// neverRendered is the body hash of an attempt that the local check refused before there were bytes.
+// global: a constant that Go cannot state, since an array has no constant form.
+var neverRendered [32]byte
+
 // sameBytes reports whether the prepared request is, byte for byte, that of every attempt under the same partner key (I8),
 // and its partner key that of the latest attempt unless the epoch was raised (I7).
 func (op *operation) sameBytes() bool {
-	return op.everySame(func(a *ledger.Attempt) bool { return a.BodySHA256 == op.prepared.BodySHA256 }) &&
+	return op.everySame(func(a *ledger.Attempt) bool {
+		return a.BodySHA256 == op.prepared.BodySHA256 || a.BodySHA256 == neverRendered
+	}) &&
 		(op.epoch > 0 || !slices.ContainsFunc(op.attempts, func(a ledger.Attempt) bool { return a.PartnerKey != op.prepared.PartnerKey }))
 }
 
@@ -174,6 +180,9 @@ func (op *operation) everySame(same func(*ledger.Attempt) bool) bool {
 // observe adds a fact, to be recorded at the end of the step.
 func (w *Worker) observe(op *operation, fact ledger.Fact) {
 	fact.Fence, fact.At = op.claim.Fence, op.dbNow()
+	if !fact.AskedAt.IsZero() {
+		fact.At = fact.AskedAt
+	}
 	op.facts = append(op.facts, fact)
 }
 

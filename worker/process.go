@@ -211,7 +211,9 @@ func (w *Worker) lookUp(op *operation) bankclient.Result {
 	op.at = w.clock()
 	said := finding.Result
 	op.partner.gate.Report(said)
-	w.observe(op, found(op, finding))
+	fact := found(op, finding)
+	fact.AskedAt = op.now // surely not later than when it was asked
+	w.observe(op, fact)
 	return said
 }
 
@@ -283,7 +285,7 @@ func (w *Worker) record(op *operation, record ledger.Record) bool {
 		result, err := w.records.Do(w.life, record)
 		if err = errors.Join(err, result.Err); err == nil {
 			w.recorded(op, record, result)
-			return true
+			return result.Answer != ledger.Stray // lost with a failover: the job must come again
 		}
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Msg("outcome not recorded")
 		if op.leaseLeft(w.clock()) < -w.opts.Lease || !w.wait(w.life, w.later(op.partner, n)) {

@@ -264,7 +264,7 @@ func (l *Ledger) Record(_ context.Context, records []ledger.Record) []ledger.Rec
 func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 	op := l.ops[r.Claim.Key]
 	if op == nil {
-		return ledger.RecordResult{Err: fmt.Errorf("record %s: unknown operation", r.Claim.Key)}
+		return ledger.RecordResult{Answer: ledger.Stray}
 	}
 	if !l.holds(op, r.Claim) {
 		if op.State != ledger.StateClaimed && op.Token == r.Claim.Token && op.Fence == r.Claim.Fence {
@@ -281,8 +281,9 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 		return ledger.RecordResult{Err: fmt.Errorf("record %s: refused: next %q", r.Claim.Key, r.Next)}
 	}
 	now := time.Now()
+	mismatched := slices.ContainsFunc(op.Facts, says("mismatch"))
 	for _, f := range r.Facts {
-		f.Fence, f.At = r.Claim.Fence, now
+		f.Fence, f.At = r.Claim.Fence, seen(&f, now)
 		op.Facts = append(op.Facts, f)
 	}
 	op.State, op.InDoubt, op.Held, op.Code, op.Unobserved = r.Next, r.InDoubt, r.Held, r.Code, 0
@@ -291,6 +292,10 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 	if r.Next == ledger.StateAuthorized {
 		op.TransferID = r.TransferID
 	}
+	if r.Next == ledger.StateAuthorized && mismatched {
+		op.State, op.InDoubt, op.Code, op.TransferID, op.DueAt = ledger.StateParked, true, "mismatch", "", now.Add(24*time.Hour)
+		op.History[len(op.History)-1] = op.State
+	}
 	if r.RaiseEpoch {
 		op.Epoch++
 		op.PartnerKey, op.FirstSentAt = "", time.Time{}
@@ -298,29 +303,49 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 	return ledger.RecordResult{Answer: ledger.Recorded, State: op.State}
 }
 
+func says(verdict string) func(ledger.Fact) bool {
+	return func(f ledger.Fact) bool { return f.Verdict == verdict }
+}
+
+// seen is from when a fact counts.
+func seen(f *ledger.Fact, now time.Time) time.Time {
+	if !f.AskedAt.IsZero() && f.AskedAt.Before(now) {
+		return f.AskedAt
+	}
+	return now
+}
+
 // keep is what happens to evidence without a valid claim (I5).
 func (l *Ledger) keep(op *Operation, fence int32, facts []ledger.Fact, stale bool) ledger.RecordResult {
 	result := ledger.RecordResult{Answer: ledger.Fenced, State: op.State}
+	known := slices.ContainsFunc(op.Facts, says("mismatch"))
 	for _, f := range facts {
-		f.Fence, f.At = fence, time.Now()
+		f.Fence, f.At = fence, seen(&f, time.Now())
 		if stale {
 			f.Kind = ledger.FactLate
 		}
 		op.Facts = append(op.Facts, f)
-		if f.Verdict != "authorized" || f.TransferID == "" {
-			continue
+	}
+	if slices.ContainsFunc(facts, says("mismatch")) {
+		if op.State == ledger.StateClaimed && !stale {
+			op.Fence++ // its holder does not know
 		}
-		switch {
-		case op.State == ledger.StateAuthorized && op.TransferID == f.TransferID:
-		case finished(op.State):
-			op.Contradicts = true
-			result.Answer = ledger.LateContradicted
-		default:
-			op.State, op.TransferID, op.InDoubt = ledger.StateAuthorized, f.TransferID, false
-			op.Fence++
-			op.History = append(op.History, op.State)
-			result = ledger.RecordResult{Answer: ledger.LateAuthorized, State: op.State}
-		}
+		return result
+	}
+	i := slices.IndexFunc(facts, says("authorized"))
+	if i < 0 || facts[i].TransferID == "" {
+		return result
+	}
+	switch id := facts[i].TransferID; {
+	case op.State == ledger.StateAuthorized && op.TransferID == id:
+	case finished(op.State):
+		op.Contradicts = true
+		result.Answer = ledger.LateContradicted
+	case !known:
+		op.State, op.TransferID, op.InDoubt = ledger.StateAuthorized, id, false
+		op.Fence++
+		op.History = append(op.History, op.State)
+		result = ledger.RecordResult{Answer: ledger.LateAuthorized, State: op.State}
 	}
 	return result
 }
