@@ -200,7 +200,7 @@ func TestC3_AStaleHolderChangesNothingAndItsEvidenceIsKept(t *testing.T) {
 			if again := recordOne(t, db.Ledger, r(old)); again.Answer != ledger.Fenced || again.State != wantEnd {
 				t.Errorf("afterwards: answer %s, state %s", again.Answer, again.State)
 			}
-			wantDue := map[ledger.State]int{ledger.StateParked: 1}[wantEnd]
+			wantDue := map[ledger.State]int64{ledger.StateParked: 1}[wantEnd]
 			db.wantCount(wantDue, "due", `SELECT count(*) FROM due WHERE operation_id = $1`, old.OperationID)
 		})
 	}
