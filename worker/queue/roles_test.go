@@ -228,6 +228,13 @@ func TestRoles_EachRoleCanDoItsWork(t *testing.T) {
 		t.Errorf("%d jobs in %d deliveries, want 3 in 3", jobs, deliveries)
 	}
 
+	events, err := js.Stream(ctxOf(t), StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.GetMsg(ctxOf(t), 1); err != nil {
+		t.Errorf("the operator reads no event: %v", err)
+	}
 	reader, err := NewDeadLetters(operator)
 	if err != nil {
 		t.Fatal(err)
