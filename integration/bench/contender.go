@@ -20,6 +20,7 @@ const (
 	nameNaiveBatch = "naive-batch"
 	nameRiver      = "river"
 	nameDBOS       = "dbos"
+	nameAgainst    = "against" // another build of paidonce
 )
 
 // contender is one way to do the work.
@@ -41,7 +42,9 @@ func contenderOf(name string) contender {
 	}
 	switch name {
 	case namePaidonce:
-		return contender{name: name, share: 1, relays: true, prepare: nothing, start: startPaidonce, enqueue: publish}
+		return contender{name: name, share: 1, relays: true, prepare: nothing, enqueue: publish, start: startPaidonce(func(b *bench) string { return b.binary })}
+	case nameAgainst:
+		return contender{name: name, share: 1, relays: true, prepare: nothing, enqueue: publish, start: startPaidonce(func(b *bench) string { return b.o.against })}
 	case nameNaive, nameNaiveBatch:
 		return contender{name: name, share: 6, prepare: nothing, start: again, enqueue: publish}
 	case nameRiver:
@@ -52,35 +55,37 @@ func contenderOf(name string) contender {
 	panic("the flags were checked: " + name + " is a contender")
 }
 
-// startPaidonce runs the binary that users run, with a configuration as users write it, under the restricted role.
-func startPaidonce(ctx context.Context, s *stage, inFlight int) (*child, error) {
-	port, err := stack.FreePort()
-	if err != nil {
-		return nil, err
+// startPaidonce runs a binary that users run, with a configuration as users write it, under the restricted role.
+func startPaidonce(binary func(*bench) string) func(context.Context, *stage, int) (*child, error) {
+	return func(ctx context.Context, s *stage, inFlight int) (*child, error) {
+		port, err := stack.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		file, err := s.writeConfig(inFlight, port)
+		if err != nil {
+			return nil, err
+		}
+		log, err := os.Create(filepath.Join(s.dir, "worker.log"))
+		if err != nil {
+			return nil, fmt.Errorf("open the worker's log: %w", err)
+		}
+		defer func() { _ = log.Close() }() // the child has its own handle
+		cmd := exec.Command(binary(s.bench), "worker", "--config", file)
+		cmd.Stdout, cmd.Stderr = log, log
+		stack.OwnGroup(cmd)
+		process, err := stack.StartProcess(cmd)
+		if err != nil {
+			return nil, fmt.Errorf("start the worker: %w", err)
+		}
+		c := &child{Process: process, childReady: childReady{URL: fmt.Sprintf("http://127.0.0.1:%d", port)}}
+		if err := c.awaitReady(ctx); err != nil {
+			text, _ := os.ReadFile(log.Name()) // it is only for the message
+			c.stop()
+			return nil, fmt.Errorf("%w; its log ends: %s", err, text[max(0, len(text)-2000):])
+		}
+		return c, nil
 	}
-	file, err := s.writeConfig(inFlight, port)
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(s.dir, "worker.log"))
-	if err != nil {
-		return nil, fmt.Errorf("open the worker's log: %w", err)
-	}
-	defer func() { _ = log.Close() }() // the child has its own handle
-	cmd := exec.Command(s.bench.binary, "worker", "--config", file)
-	cmd.Stdout, cmd.Stderr = log, log
-	stack.OwnGroup(cmd)
-	process, err := stack.StartProcess(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("start the worker: %w", err)
-	}
-	c := &child{Process: process, childReady: childReady{URL: fmt.Sprintf("http://127.0.0.1:%d", port)}}
-	if err := c.awaitReady(ctx); err != nil {
-		text, _ := os.ReadFile(log.Name()) // it is only for the message
-		c.stop()
-		return nil, fmt.Errorf("%w; its log ends: %s", err, text[max(0, len(text)-2000):])
-	}
-	return c, nil
 }
 
 func (c *child) awaitReady(ctx context.Context) error {

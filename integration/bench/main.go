@@ -40,6 +40,7 @@ type options struct {
 	jsonFile             string
 	profileDir           string
 	pgBin                string
+	against              string
 }
 
 // The parts of a run.
@@ -64,6 +65,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
 	set.StringVar(&o.jsonFile, "json", "", "also write every measurement to this file, one JSON object per line")
 	set.StringVar(&o.profileDir, "profile", "", "write CPU profiles of paidonce's drain to this directory: pprof of the worker, perf of Postgres")
+	set.StringVar(&o.against, "against", "", "another build of the worker, which takes part too: what a change brought is the difference within one run")
 	set.StringVar(&o.pgBin, "pg-bin", "", "server binaries of Postgres; default: found")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -75,6 +77,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.rounds < 1 || o.jobs < 100 || o.warmup < 1 || o.seconds < 1 || o.inFlight < 1 || set.NArg() > 0 {
 		return o, errors.New("rounds, warmup, seconds and in-flight must be positive, jobs at least 100, and there are no arguments")
+	}
+	if o.against != "" {
+		o.contenders = append(o.contenders, nameAgainst)
 	}
 	return o, nil
 }

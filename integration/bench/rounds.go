@@ -155,7 +155,7 @@ func (w *work) finish(ctx context.Context, m *measurement) (err error) {
 // drainRound measures throughput and cost of one contender at a bank without latency.
 func (b *bench) drainRound(ctx context.Context, r *report, name string) (err error) {
 	inFlight := b.o.inFlight
-	if name != namePaidonce {
+	if name != namePaidonce && name != nameAgainst {
 		inFlight = 64 // more helps none of the others
 	}
 	w, err := b.begin(ctx, name, 0, inFlight, route)
@@ -187,7 +187,7 @@ func (b *bench) drainRound(ctx context.Context, r *report, name string) (err err
 // latencyRound publishes at a steady rate and measures from the broker's word that it has the job to the commit of its record.
 func (b *bench) latencyRound(ctx context.Context, r *report) error {
 	for _, perSecond := range []int{500, 5000} {
-		for _, name := range []string{namePaidonce, nameNaive} {
+		for _, name := range []string{namePaidonce, nameAgainst, nameNaive} {
 			if !slices.Contains(b.o.contenders, name) || name == nameNaive && perSecond > 500 {
 				continue // the naive worker cannot keep up with 5,000/s
 			}
@@ -304,7 +304,8 @@ func (b *bench) slow(ctx context.Context, r *report, latency time.Duration, inFl
 		return err
 	}
 	<-watched
-	m.InFlight = min(float64(inFlight), m.PerSecond*latency.Seconds()) // by Little's law
+	// While a backlog lasts, every slot is held by a delivery: its call is under way, or about to be, or being recorded.
+	m.InFlight = float64(min(inFlight, len(jobs)))
 	m.KBPerCall = float64(peak-idle) / 1024 / m.InFlight
 	if err := w.finish(ctx, &m); err != nil {
 		return err
