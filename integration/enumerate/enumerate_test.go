@@ -95,21 +95,21 @@ func scenarios() []scenario {
 	}
 	deaf := func(p *bankclient.Profile) { p.HonoursKeys, p.SerialisesDuplicates, p.KeyWindow = false, false, 0 }
 	all := []scenario{
-		{name: "reference", profile: reference(), places: []int{0}, steps: 14},
-		{name: "two_deliveries", profile: reference(), places: []int{0, 1}, steps: 11},
-		{name: "two_deliveries_one_worker", profile: reference(), places: []int{0, 0}, steps: 11},
-		{name: "no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.MinResendDelay = 10 * time.Second }), places: []int{0}, steps: 14},
-		{name: "keys_not_honoured", profile: like(deaf), places: []int{0}, steps: 14},
-		{name: "keys_ignored_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); deaf(p) }), places: []int{0}, steps: 14},
-		{name: "duplicates_not_serialised", profile: like(func(p *bankclient.Profile) { p.SerialisesDuplicates = false }), places: []int{0}, steps: 14},
-		{name: "look_up_not_consistent", profile: like(func(p *bankclient.Profile) { p.LookUpConsistent = false }), places: []int{0}, steps: 13},
-		{name: "short_window", profile: like(func(p *bankclient.Profile) { p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
-		{name: "short_window_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
-		{name: "expires", profile: reference(), places: []int{0}, steps: 12, notAfter: 30 * time.Second},
-		{name: "leases_renewed", profile: reference(), places: []int{0}, steps: 12, renews: true},
-		{name: "failover", profile: reference(), places: []int{0}, steps: 13, failover: true, calmLedger: true},
-		{name: "failover_two_deliveries", profile: reference(), places: []int{0, 1}, steps: 10, failover: true, calmLedger: true},
-		{name: "parked_is_watched", profile: like(deaf), places: []int{0}, steps: 12, parkedEvery: 40 * time.Second},
+		{name: "reference", profile: reference(), places: []int{0}, steps: 15},
+		{name: "two_deliveries", profile: reference(), places: []int{0, 1}, steps: 12},
+		{name: "two_deliveries_one_worker", profile: reference(), places: []int{0, 0}, steps: 12},
+		{name: "no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.MinResendDelay = 10 * time.Second }), places: []int{0}, steps: 15},
+		{name: "keys_not_honoured", profile: like(deaf), places: []int{0}, steps: 15},
+		{name: "keys_ignored_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); deaf(p) }), places: []int{0}, steps: 15},
+		{name: "duplicates_not_serialised", profile: like(func(p *bankclient.Profile) { p.SerialisesDuplicates = false }), places: []int{0}, steps: 15},
+		{name: "look_up_not_consistent", profile: like(func(p *bankclient.Profile) { p.LookUpConsistent = false }), places: []int{0}, steps: 14},
+		{name: "short_window", profile: like(func(p *bankclient.Profile) { p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 15},
+		{name: "short_window_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 15},
+		{name: "expires", profile: reference(), places: []int{0}, steps: 13, notAfter: 30 * time.Second},
+		{name: "leases_renewed", profile: reference(), places: []int{0}, steps: 13, renews: true},
+		{name: "failover", profile: reference(), places: []int{0}, steps: 14, failover: true, calmLedger: true},
+		{name: "failover_two_deliveries", profile: reference(), places: []int{0, 1}, steps: 11, failover: true, calmLedger: true},
+		{name: "parked_is_watched", profile: like(deaf), places: []int{0}, steps: 13, parkedEvery: 40 * time.Second},
 	}
 	for i := range all {
 		all[i].faults = 2

@@ -23,7 +23,7 @@ type memory struct {
 	doubtBefore time.Time
 	nextID      int64
 	tokens      uint64
-	strays      int
+	strays      map[uuid.UUID]bool // keys with evidence and no operation
 	broken      switches
 }
 
@@ -67,7 +67,7 @@ var (
 )
 
 func newMemory(lease time.Duration, now func() time.Time) *memory {
-	return &memory{lease: lease, now: now, ops: map[uuid.UUID]*row{}, pauses: map[string]string{}}
+	return &memory{lease: lease, now: now, ops: map[uuid.UUID]*row{}, pauses: map[string]string{}, strays: map[uuid.UUID]bool{}}
 }
 
 func (m *memory) mint() uuid.UUID {
@@ -96,7 +96,7 @@ func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	now := m.now()
 	paused := m.paused(w.Intention.Partner, w.Route, w.Source)
 	start := !paused && !w.NotBefore.After(now) && (w.NotAfter.IsZero() || w.NotAfter.After(now))
-	doubt := w.PublishedAt.Before(m.doubtBefore) // never published counts as long ago
+	doubt := w.PublishedAt.Before(m.doubtBefore) || m.strays[w.Key] // never published counts as long ago
 	r, known := m.ops[w.Key]
 	switch {
 	case !known:
@@ -244,6 +244,9 @@ func (m *memory) record(w ledger.Record) ledger.RecordResult {
 	if r == nil {
 		return m.keepEvidence(w.Claim, w.Facts, true)
 	}
+	if w.Next == ledger.StateAuthorized && w.Claim.Fence > 1 && disputed(r) {
+		w.Next, w.Code, w.InDoubt, w.DueIn, w.TransferID = ledger.StateParked, "mismatch", true, 0, ""
+	}
 	if !r.allowed(w) {
 		return ledger.RecordResult{Err: errRefused}
 	}
@@ -286,6 +289,9 @@ func (r *row) observe(f ledger.Fact, token uuid.UUID, n int, fence int32, now ti
 	}
 	r.factKeys[factKey{token, n}] = true
 	f.Fence, f.At = fence, now
+	if !f.AskedAt.IsZero() && f.AskedAt.Before(now) {
+		f.At = f.AskedAt
+	}
 	r.facts = append(r.facts, f)
 }
 
@@ -310,8 +316,8 @@ func (m *memory) publish(r *row, event string) {
 func (m *memory) keepEvidence(c ledger.Claim, facts []ledger.Fact, record bool) ledger.RecordResult {
 	r := m.ops[c.Key]
 	if r == nil {
-		m.strays += len(facts)
-		return ledger.RecordResult{Answer: ledger.Fenced}
+		m.strays[c.Key] = m.strays[c.Key] || len(facts) > 0
+		return ledger.RecordResult{Answer: ledger.Stray}
 	}
 	if record && r.token == c.Token && r.fence == c.Fence {
 		if r.state != ledger.StateClaimed {
@@ -320,6 +326,7 @@ func (m *memory) keepEvidence(c ledger.Claim, facts []ledger.Fact, record bool) 
 		return ledger.RecordResult{Err: errRefused} // its internal id differs
 	}
 	now := m.now()
+	beside := disputed(r)
 	transferID, mismatch, rejected := "", false, false
 	for n, f := range facts {
 		if record {
@@ -337,7 +344,12 @@ func (m *memory) keepEvidence(c ledger.Claim, facts []ledger.Fact, record bool) 
 		r.put(ledger.StateRejected)
 		r.code, r.inDoubt, r.dueAt = "late", false, time.Time{}
 		return ledger.RecordResult{Answer: ledger.Fenced, State: r.state}
-	case mismatch, transferID == "", r.state == ledger.StateAuthorized && r.transferID == transferID:
+	case mismatch:
+		if !record && r.state == ledger.StateClaimed {
+			r.fence++ // its holder does not know of it
+		}
+		return ledger.RecordResult{Answer: ledger.Fenced, State: r.state}
+	case transferID == "", beside && !r.state.Finished(), r.state == ledger.StateAuthorized && r.transferID == transferID:
 		return ledger.RecordResult{Answer: ledger.Fenced, State: r.state}
 	case r.state.Finished():
 		m.contradict(r)
@@ -448,7 +460,7 @@ func (m *memory) renew(c ledger.Claim) bool {
 // snapshot is what a standby had.
 func (m *memory) snapshot() *memory {
 	c := *m
-	c.ops, c.pauses = map[uuid.UUID]*row{}, maps.Clone(m.pauses)
+	c.ops, c.pauses, c.strays = map[uuid.UUID]*row{}, maps.Clone(m.pauses), maps.Clone(m.strays)
 	for k, r := range m.ops {
 		o := *r
 		o.attempts, o.facts, o.entries = slices.Clone(r.attempts), slices.Clone(r.facts), slices.Clone(r.entries)
@@ -460,7 +472,7 @@ func (m *memory) snapshot() *memory {
 
 // promote makes the standby the ledger: tokens go on, everything else is as it was then, and a person runs recover.
 func (m *memory) promote(standby *memory) {
-	m.ops, m.pauses, m.nextID = standby.ops, standby.pauses, standby.nextID+10_000_000
+	m.ops, m.pauses, m.strays, m.nextID = standby.ops, standby.pauses, standby.strays, standby.nextID+10_000_000
 	m.doubtBefore = m.now().Add(time.Minute)
 	for _, r := range m.ops {
 		if !r.state.Finished() {

@@ -26,17 +26,14 @@ type truths struct {
 	needless    bool
 	lost        bool // a failover took writes
 	open        []string
-	strayed     bool // and a message was acknowledged that only they knew
 }
 
 // What the product is known to do and the protocol would rather not see. A leaf that shows one of these is counted and printed, and does
 // not fail; whoever cures one takes it from here.
 const (
 	openNeedless = "parked or kept in doubt by late evidence, though nothing on record is ambiguous"
-	openDisputed = "authorized beside a mismatch that came while the claim stood, or late"
-	openStale    = "a look-up counts from when it was recorded, not from when it was asked"
+	openDisputed = "a claim that was issued again after a failover (fence 1) is authorized beside a mismatch on record"
 	openUnpinned = "an operation without an attempt, in doubt since a failover, is refused the outcome that a look-up found, until a lease lapsed"
-	openStray    = "a record that finds no operation (lost in a failover) acknowledges its message"
 )
 
 func (w *world) known(what string) { w.truth.open = append(w.truth.open, what) }
@@ -168,10 +165,8 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 		w.fault("I3: sent again before the minimum delay")
 	case p.LookUp != bankclient.LookUpNone && p.SerialisesDuplicates && found == 0:
 		w.fault("I3: sent again in doubt without a look-up that found nothing")
-	case !p.SerialisesDuplicates && found == 0:
-		w.fault("I3: sent again in doubt without a late look-up to a partner that does not serialise duplicates")
-	case !p.SerialisesDuplicates && found == 1:
-		w.known(openStale)
+	case !p.SerialisesDuplicates && found < 2:
+		w.fault("I3: sent again in doubt after %d late look-ups to a partner that does not serialise duplicates", found)
 	}
 }
 
@@ -281,7 +276,11 @@ func disputed(r *row) bool {
 // judgeDisputed: beside a mismatch on record only a person decides.
 func (w *world) judgeDisputed(disputed bool, before ledger.State) {
 	if disputed && before != ledger.StateAuthorized && w.row().state == ledger.StateAuthorized {
-		w.known(openDisputed)
+		if w.truth.lost {
+			w.known(openDisputed)
+			return
+		}
+		w.fault("section 5: authorized beside a mismatch on record, which only a person may decide")
 	}
 }
 
@@ -292,11 +291,6 @@ func (w *world) settle(d *delivery, how string) {
 		w.fault("step 9: acknowledged before the record of its own claim")
 	}
 	if how == "done" && w.row() == nil {
-		if w.truth.lost {
-			w.known(openStray)
-			w.truth.strayed = true
-			return
-		}
 		w.fault("I12: acknowledged, and the ledger does not know the operation")
 	}
 }
@@ -305,9 +299,7 @@ func (w *world) settle(d *delivery, how string) {
 func (w *world) judgeEnd() {
 	r := w.row()
 	if r == nil {
-		if !w.truth.strayed {
-			w.fault("I12: the operation is nowhere")
-		}
+		w.fault("I12: the operation is nowhere")
 		return
 	}
 	executions := len(w.bank.executions)
