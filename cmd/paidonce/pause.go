@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // change is who wants a change, and why.
@@ -155,17 +157,20 @@ type recoveryRow struct {
 	ToTimeline   int32  `json:"to_timeline"`
 	PutInDoubt   int64  `json:"put_in_doubt"`
 	DoubtBefore  string `json:"doubt_before,omitempty"`
+	DeliverFrom  uint64 `json:"deliver_from,omitempty"`
 	DryRun       bool   `json:"dry_run"`
 }
 
 func (s *session) recover() *cobra.Command {
 	var c *change
 	var dryRun, force bool
+	var redo time.Duration
 	command := &cobra.Command{
 		Use:   "recover",
 		Short: "Accept another database server or timeline after a failover or restore",
 		Long: "After a failover or a restore, claims that were committed may be missing, and would look as if they never were. Recover puts\n" +
 			"every unfinished operation in doubt, so that the partner is asked before anything is sent, and then lets claims go on.\n" +
+			"Operations may be missing whose jobs were acknowledged: the broker delivers again what it has stored within --redo.\n" +
 			"Needs the owner's role in the database. Does nothing while the ledger is where it remembers to be, unless forced.",
 		Example: "  paidonce recover --dry-run\n  paidonce recover --reason 'failover to db2'",
 		Args:    noArgs,
@@ -175,36 +180,63 @@ func (s *session) recover() *cobra.Command {
 					return err
 				}
 			}
-			return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.recoverLedger(ctx, l, c, dryRun, force) })
+			return s.withLedger(ctx, func(settings *config.Config, l *ledger.Ledger) error {
+				return s.recoverLedger(ctx, settings, l, c, recoveryOptions{dryRun: dryRun, force: force, redo: redo})
+			})
 		}),
 	}
 	c = s.changeFlags(command)
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "show where the ledger remembers to be and where it is, and change nothing")
 	command.Flags().BoolVar(&force, "force", false, "also when server and timeline are unchanged, as after a restore in place")
+	command.Flags().DurationVar(&redo, "redo", queue.RedoWindow, "how far back jobs are delivered again; longer than what may be lost, 0 = none")
 	return command
 }
 
-func (s *session) recoverLedger(ctx context.Context, l *ledger.Ledger, c *change, dryRun, force bool) error {
+// recoveryOptions are the flags of recover.
+type recoveryOptions struct {
+	dryRun, force bool
+	redo          time.Duration
+}
+
+func (s *session) recoverLedger(ctx context.Context, settings *config.Config, l *ledger.Ledger, c *change, o recoveryOptions) error {
 	id, err := l.Identity(ctx)
 	if err != nil {
 		return err
 	}
-	row := recoveryRow{FromSystem: id.System, FromTimeline: id.Timeline, ToSystem: id.FoundSystem, ToTimeline: id.FoundTimeline, DryRun: dryRun}
+	row := recoveryRow{FromSystem: id.System, FromTimeline: id.Timeline, ToSystem: id.FoundSystem, ToTimeline: id.FoundTimeline, DryRun: o.dryRun}
 	switch {
-	case !id.Moved() && !force:
+	case !id.Moved() && !o.force:
 		s.say("the ledger is where it remembers to be: nothing to recover")
-	case !dryRun:
+	case !o.dryRun:
 		done, err := l.Recover(ctx, c.reason, c.by)
 		if err != nil {
 			return err
 		}
 		row.PutInDoubt, row.DoubtBefore = done.PutInDoubt, cli.Time(done.Before)
+		if row.DeliverFrom, err = s.rewind(ctx, settings, o.redo); err != nil {
+			return fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", err)
+		}
 	}
 	return cli.One(s.printer(), cli.Table[recoveryRow]{
-		Columns: []string{"from_system", "from_timeline", "to_system", "to_timeline", "put_in_doubt", "doubt_before", "dry_run"},
+		Columns: []string{"from_system", "from_timeline", "to_system", "to_timeline", "put_in_doubt", "doubt_before", "deliver_from", "dry_run"},
 		Cells: func(r recoveryRow) []string {
-			return []string{r.FromSystem, fmt.Sprint(r.FromTimeline), r.ToSystem, fmt.Sprint(r.ToTimeline), fmt.Sprint(r.PutInDoubt), r.DoubtBefore, fmt.Sprint(r.DryRun)}
+			return []string{r.FromSystem, fmt.Sprint(r.FromTimeline), r.ToSystem, fmt.Sprint(r.ToTimeline), fmt.Sprint(r.PutInDoubt), r.DoubtBefore,
+				fmt.Sprint(r.DeliverFrom), fmt.Sprint(r.DryRun)}
 		},
 		Rows: []recoveryRow{row},
 	})
+}
+
+// rewind has the broker deliver again what it stored within a time, and says from which sequence on.
+func (s *session) rewind(ctx context.Context, settings *config.Config, redo time.Duration) (uint64, error) {
+	if redo <= 0 {
+		return 0, nil
+	}
+	nc, err := s.connect(ctx, settings, queue.RoleOperator, "")
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	done, err := queue.Rewind(ctx, nc, time.Now().Add(-redo))
+	return done.From, err
 }

@@ -1,0 +1,148 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// standby makes a second server that follows the first one.
+func (r *rig) standby(t *testing.T) *stack.Postgres {
+	t.Helper()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	password := strings.Split(strings.TrimPrefix(r.postgres.URL("", ""), "postgres://postgres:"), "@")[0]
+	check(t, os.WriteFile(filepath.Join(dir, "password"), []byte(password), 0o600))
+	cmd := exec.Command(filepath.Join(r.postgres.BinDir(), "pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(r.postgres.Port()),
+		"-U", "postgres", "-D", data, "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	owner := ownerOf(t, r.postgres.PID())
+	check(t, filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error { return errors.Join(err, os.Lchown(path, owner, -1)) }))
+	server, err := stack.StartPostgres(t.Context(), stack.PostgresOptions{BinDir: r.postgres.BinDir(), Dir: dir,
+		Settings: map[string]string{"synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "32MB"}})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// ownerOf is the user that a process runs as.
+func ownerOf(t *testing.T, pid int) int {
+	t.Helper()
+	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return os.Getuid() // no such file system: then nobody is root here either
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid)
+}
+
+// at runs statements on a server that is not the rig's.
+func at(t *testing.T, server *stack.Postgres, statements ...string) {
+	t.Helper()
+	other := &rig{urls: stack.DatabaseURLs{Superuser: server.URL("paidonce", "")}}
+	other.execute(t, statements...)
+}
+
+// promote kills the first server, makes the second one the first, and leads everybody to it.
+func (r *rig) promote(t *testing.T, server *stack.Postgres) {
+	t.Helper()
+	r.postgres.Kill()
+	at(t, server, "SELECT pg_promote(true, 30)")
+	r.urls = stack.DatabaseURLs{Superuser: server.URL("paidonce", ""), Owner: server.URL("paidonce", "paidonce_owner"), Worker: server.URL("paidonce", "paidonce_worker")}
+	r.toLedger.Lead("127.0.0.1:" + strconv.Itoa(server.Port()))
+}
+
+// recover does what `paidonce recover` does.
+func (r *rig) recover(t *testing.T, since time.Time) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), r.urls.Owner, ledger.Options{})
+	check(t, err)
+	defer l.Close()
+	if err := l.Check(t.Context()); !errors.Is(err, ledger.ErrMoved) {
+		t.Errorf("the ledger does not notice that it has moved: %v", err)
+	}
+	_, err = l.Recover(t.Context(), "failover", "outage")
+	check(t, err)
+	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RoleOperator, Log: zerolog.Nop()})
+	check(t, err)
+	defer nc.Close()
+	_, err = queue.Rewind(t.Context(), nc, since)
+	check(t, err)
+}
+
+// TestFailover_WithoutTheLastClaims: the standby had fallen behind. What the old server had acknowledged since is gone: claims, attempts,
+// outcomes, and the operations of jobs that the broker will never deliver again by itself. The bank has paid them.
+func TestFailover_WithoutTheLastClaims(t *testing.T) {
+	r := newRig(t, setup{bank: banksim.Options{Calm: true}})
+	standby := r.standby(t)
+	r.start(t, quickPartner, nil)
+	r.keysOnly(t, 7)
+	eventually(t, patience, "the first ones are finished", func(context.Context) (bool, error) { return r.finished(t) == 7, nil })
+	eventually(t, patience, "the standby has them", func(context.Context) (bool, error) {
+		return r.count(t, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()") == 1, nil
+	})
+	at(t, standby, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()") // the line between them is cut
+	eventually(t, patience, "it follows no more", func(context.Context) (bool, error) {
+		return r.count(t, "SELECT count(*) FROM pg_stat_replication") == 0, nil
+	})
+	cut := time.Now().Add(-5 * time.Second)
+	r.keysOnly(t, 7)
+	eventually(t, patience, "the lost ones are finished", func(context.Context) (bool, error) { return r.finished(t) == 14, nil })
+	awhile(500 * time.Millisecond) // and acknowledged
+	r.promote(t, standby)
+	if known := r.count(t, "SELECT count(*) FROM operations"); known != 7 {
+		t.Fatalf("the promoted server knows %d operations, want 7: nothing was lost", known)
+	}
+	arrived := r.arrived.Load()
+	r.keysOnly(t, 7)
+	awhile(3 * time.Second)
+	if n := r.arrived.Load(); n != arrived || r.count(t, "SELECT count(*) FROM operations WHERE state = 'claimed'") != 0 {
+		t.Errorf("claims went on before anybody had recovered the ledger: %d new requests", n-arrived)
+	}
+	r.recover(t, cut)
+	j := r.prove(t)
+	if j.Keys != 21 || j.Authorized != 21 {
+		t.Errorf("%s", j)
+	}
+}
+
+// TestFailover_WithSynchronousReplication loses nothing; the guard stops claims all the same.
+func TestFailover_WithSynchronousReplication(t *testing.T) {
+	r := newRig(t, setup{bank: hostile()})
+	standby := r.standby(t)
+	r.execute(t, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+	r.start(t, quickPartner, nil)
+	end := r.loading(t)
+	awhile(2 * time.Second)
+	known := r.count(t, "SELECT count(*) FROM operations WHERE state = 'authorized'")
+	r.promote(t, standby)
+	if n := r.count(t, "SELECT count(*) FROM operations WHERE state = 'authorized'"); n < known || known == 0 {
+		t.Errorf("%d outcomes, %d before the failover", n, known)
+	}
+	awhile(time.Second)
+	r.recover(t, time.Now().Add(-time.Minute))
+	awhile(time.Second)
+	end()
+	r.noDeadLettersBut(t, r.prove(t).Dead)
+}

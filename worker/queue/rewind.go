@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Rewound says what Rewind did.
+type Rewound struct {
+	From      uint64   // the first sequence that is delivered again; 0 = nothing was stored since
+	Consumers []string // that were set back
+}
+
+// Rewind has the jobs that were stored since a time delivered again, to the consumers of all routes, by the operator's role. After a
+// failover or a restore the ledger may have lost operations whose jobs were acknowledged long ago: nobody but the stream knows them any more.
+// What the ledger still knows is answered by it, without a call. Jobs that the janitor has removed are gone.
+func Rewind(ctx context.Context, nc *nats.Conn, since time.Time) (Rewound, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return Rewound{}, fmt.Errorf("use JetStream: %w", err)
+	}
+	stream, err := openStream(ctx, js, StreamJobs)
+	if err != nil {
+		return Rewound{}, err
+	}
+	var done Rewound
+	if done.From, err = firstSince(ctx, stream, since); err != nil || done.From == 0 {
+		return done, err
+	}
+	consumers := stream.ListConsumers(ctx)
+	for info := range consumers.Info() {
+		// One that has not come so far has nothing to be delivered again.
+		if !strings.HasPrefix(info.Name, ConsumerName("")) || info.Delivered.Stream < done.From {
+			continue
+		}
+		if _, err := js.ResetConsumerToSequence(ctx, StreamJobs, info.Name, done.From); err != nil {
+			return done, fmt.Errorf("set back consumer %s to %d: %w", info.Name, done.From, err)
+		}
+		done.Consumers = append(done.Consumers, info.Name)
+	}
+	if err := consumers.Err(); err != nil {
+		return done, fmt.Errorf("list consumers of %s: %w", StreamJobs, err)
+	}
+	return done, nil
+}
+
+// firstSince finds the first job stored at a time or later, by halving: the broker keeps them in the order of their times.
+func firstSince(ctx context.Context, stream jetstream.Stream, since time.Time) (uint64, error) {
+	state := stream.CachedInfo().State
+	if state.Msgs == 0 || state.LastTime.Before(since) {
+		return 0, nil
+	}
+	low, high := state.FirstSeq, state.LastSeq // the answer lies between them
+	found := high
+	for low < high {
+		middle := low + (high-low)/2
+		msg, err := stream.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(jobsPrefix+">")) // the next one that is still there
+		if err != nil {
+			return 0, fmt.Errorf("read job behind %d: %w", middle, err)
+		}
+		if msg.Time.Before(since) {
+			low = msg.Sequence + 1
+		} else {
+			high, found = middle, msg.Sequence
+		}
+	}
+	return max(low, found), nil
+}

@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+// TestRewind_DeliversAgainWhatWasAcknowledgedSince: also behind a purge, and nothing older.
+func TestRewind_DeliversAgainWhatWasAcknowledgedSince(t *testing.T) {
+	r := newRig(t, TopologyOptions{Routes: []string{"gbp-fps", "idle"}})
+	for range 4 {
+		r.rawPublish(job.Subject("gbp-fps", testSource), nil, nil)
+	}
+	stream, err := r.js.Stream(ctxOf(t), StreamJobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := stream.GetMsg(ctxOf(t), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ack("gbp-fps", 4, 0)
+	if err := stream.DeleteMsg(ctxOf(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		since time.Time
+		want  []uint64
+	}{
+		"since the third":     {third.Time, []uint64{3, 4}},
+		"since ever":          {time.Time{}, []uint64{1, 3, 4}},
+		"since after the end": {time.Now().Add(time.Hour), nil},
+	} {
+		done, err := Rewind(ctxOf(t), r.pub, test.since)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := test.want; len(want) > 0 && (done.From != want[0] || !slices.Equal(done.Consumers, []string{"route_gbp-fps"})) || len(want) == 0 && done.From != 0 {
+			t.Errorf("%s: %+v", name, done)
+		}
+		c, err := r.js.Consumer(ctxOf(t), StreamJobs, ConsumerName("gbp-fps"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := c.Fetch(10, jetstream.FetchMaxWait(300*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for msg := range batch.Messages() {
+			meta, err := msg.Metadata()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, meta.Sequence.Stream)
+			if err := msg.DoubleAck(ctxOf(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v came again, want %v", name, got, test.want)
+		}
+	}
+}
