@@ -214,11 +214,14 @@ func (l ledgerPort) Record(_ context.Context, records []ledger.Record) (results 
 
 func (l ledgerPort) Renew(_ context.Context, claims []ledger.Claim) ([]bool, error) {
 	w := l.p.host.world.Load()
-	if l.p.isDead() || w == nil || !w.sc.renews || w.frozen[l.p.index] {
+	if l.p.isDead() || w == nil || !w.sc.renews {
 		return nil, errAway
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.frozen[l.p.index] {
+		return nil, errAway
+	}
 	return one(claims, w.led.renew), nil
 }
 

@@ -118,7 +118,9 @@ func (w *world) deliver(place int) {
 // play makes choices until the steps are spent, and drives the run to its end by the first choice of each fork.
 func (w *world) play() {
 	for ; w.steps < driven; w.steps++ {
+		w.mu.Lock()
 		moves := w.moves()
+		w.mu.Unlock()
 		if len(moves) == 0 {
 			return
 		}
@@ -346,12 +348,14 @@ func (w *world) nextTime() (time.Time, bool) {
 
 // passTo lets time pass; requests that are under way arrive by their latest possible time.
 func (w *world) passTo(to time.Time) {
+	w.mu.Lock()
 	if r := w.row(); r != nil && r.state == ledger.StateParked {
 		w.truth.parkedLooks++
 	}
 	if len(w.led.pauses) > 0 {
 		w.pausedStep++
 	}
+	w.mu.Unlock()
 	for {
 		first := -1
 		for i, l := range w.bank.late {
