@@ -18,7 +18,6 @@ type Batcher[Req, Res any] struct {
 	mu      sync.Mutex
 	wake    sync.Cond
 	waiting []*ticket[Req, Res]
-	working int                 // requests in batches that run now
 	spare   []*ticket[Req, Res] // answered tickets, used again; bounded by the callers that ever waited at once
 	closed  bool
 	running sync.WaitGroup
@@ -59,11 +58,8 @@ func (b *Batcher[Req, Res]) Do(ctx context.Context, req Req) (Res, error) {
 	t := b.take()
 	t.req = req
 	b.waiting = append(b.waiting, t)
-	worth := b.worthABatch()
 	b.mu.Unlock()
-	if worth {
-		b.wake.Signal()
-	}
+	b.wake.Signal()
 	res := <-t.answer
 	b.mu.Lock()
 	b.spare = append(b.spare, t)
@@ -102,7 +98,6 @@ func (b *Batcher[Req, Res]) run(ctx context.Context) {
 			batch = append(batch, t.req)
 		}
 		answers := b.commit(ctx, batch)
-		b.done(len(tickets))
 		if len(answers) != len(tickets) {
 			panic("a batch was not answered request by request")
 		}
@@ -114,27 +109,17 @@ func (b *Batcher[Req, Res]) run(ctx context.Context) {
 	}
 }
 
-// worthABatch says whether what waits shall leave at once. Beside a large batch it does not, unless it is large itself: the running one
-// ends soon and its committer takes all of it, and a statement costs as much as a few dozen of its rows. Called with the lock held.
-func (b *Batcher[Req, Res]) worthABatch() bool {
-	return len(b.waiting) > 0 && (b.working < b.max/8 || len(b.waiting) >= b.max/2)
-}
-
-func (b *Batcher[Req, Res]) done(n int) {
-	b.mu.Lock()
-	b.working -= n
-	b.mu.Unlock()
-}
-
 // next waits for requests and takes the oldest of them; none means closed and empty.
 func (b *Batcher[Req, Res]) next(into []*ticket[Req, Res]) []*ticket[Req, Res] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !b.worthABatch() && (!b.closed || b.working > 0 && len(b.waiting) > 0) {
+	for len(b.waiting) == 0 {
+		if b.closed {
+			return into
+		}
 		b.wake.Wait()
 	}
 	n := min(len(b.waiting), b.max)
-	b.working += n
 	into = append(into, b.waiting[:n]...)
 	rest := copy(b.waiting, b.waiting[n:])
 	clear(b.waiting[rest:])
