@@ -15,6 +15,9 @@ import (
 const (
 	defaultRelayBatch = 512
 	defaultRelayPoll  = time.Second
+	// relayGather is how long a relay waits after a small round: without it, a steady trickle of events would keep it busy with rounds of
+	// a few events, each of which costs as much as one of hundreds.
+	relayGather = 20 * time.Millisecond
 )
 
 // Event is one row of the outbox, rendered.
@@ -86,12 +89,24 @@ func (r *Relay) Run(ctx context.Context) error {
 			_ = pause.wait(ctx)
 		case published > 0:
 			pause.reset() // there may be more, also of the same keys
+			if published < r.opts.Batch/4 {
+				r.gather(ctx)
+			}
 		default:
 			pause.reset()
 			r.idle(ctx)
 		}
 	}
 	return nil
+}
+
+func (r *Relay) gather(ctx context.Context) {
+	wait := time.NewTimer(min(relayGather, r.opts.Poll))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wait.C:
+	}
 }
 
 func (r *Relay) idle(ctx context.Context) {
