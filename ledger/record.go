@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,9 +51,10 @@ func Release(c Claim, inDoubt bool, facts ...Fact) Record {
 // locked in the order of their keys. A mismatch that an earlier holder put on record meanwhile parks what this one calls authorized.
 const recordBatch = `
 WITH record AS MATERIALIZED (
-  SELECT r.key, r.id, r.token, r.fence, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, r.n
-    FROM unnest($1::uuid[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::bool[], $7::text[], $8::text[], $9::bool[], $10::int8[], $11::int2[])
-    WITH ORDINALITY AS r(key, id, token, fence, next, in_doubt, transfer_id, code, held, due_in, raise, n)
+  SELECT r.key, r.id, r.token, r.fence, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, r.asked, r.n
+    FROM unnest($1::uuid[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::bool[], $7::text[], $8::text[], $9::bool[], $10::int8[], $11::int2[],
+                $22::bool[])
+    WITH ORDINALITY AS r(key, id, token, fence, next, in_doubt, transfer_id, code, held, due_in, raise, asked, n)
    ORDER BY r.key
 ), held AS MATERIALIZED (
   SELECT r.n, r.token, r.transfer_id, r.held, r.raise, o.id, beside.mismatch OR r.in_doubt AS in_doubt,
@@ -61,7 +63,7 @@ WITH record AS MATERIALIZED (
     FROM record r CROSS JOIN LATERAL (
       SELECT o.id FROM operations o
        WHERE o.id = r.id AND o.key = r.key AND o.claim_token = r.token AND o.fence = r.fence AND o.state = 'claimed' FOR UPDATE) AS o
-   CROSS JOIN LATERAL (SELECT r.next = 'authorized' AND r.fence > 1
+   CROSS JOIN LATERAL (SELECT r.next = 'authorized' AND (r.fence > 1 OR r.asked)
       AND EXISTS (SELECT FROM observations x WHERE x.operation_id = o.id AND x.verdict = 'mismatch') AS mismatch) AS beside
 ), recorded AS (
   UPDATE operations o
@@ -70,9 +72,13 @@ WITH record AS MATERIALIZED (
          outcome_at = CASE WHEN h.next IN ('authorized', 'rejected', 'cancelled') THEN now() END,
          settlement = CASE WHEN h.next = 'authorized' THEN 'pending'::settlement_state END,
          epoch = o.epoch + h.raise,
-         partner_key = CASE WHEN h.raise = 0 THEN o.partner_key END,
+         -- what came in doubt from before a failover has no attempt that would have pinned them
+         partner = coalesce(o.partner, CASE WHEN h.in_doubt OR h.next = 'authorized' THEN
+           (SELECT d.partner FROM due d WHERE d.operation_id = o.id) END),
+         partner_key = CASE WHEN h.raise = 0 THEN coalesce(o.partner_key, CASE WHEN h.next = 'authorized' THEN
+           coalesce((SELECT a.partner_key FROM attempts a WHERE a.operation_id = o.id ORDER BY a.fence DESC LIMIT 1), 'unknown') END) END,
          -- doubt without an attempt on record comes from before a failover
-         first_sent_at = CASE WHEN h.raise = 0 THEN coalesce(o.first_sent_at, CASE WHEN h.in_doubt THEN o.created_at END) END
+         first_sent_at = CASE WHEN h.raise = 0 THEN coalesce(o.first_sent_at, CASE WHEN h.in_doubt OR h.next = 'authorized' THEN o.created_at END) END
     FROM held h WHERE o.id = h.id
   RETURNING h.n, h.token, h.due_in, o.id, o.fence, o.state, o.code, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
 ), observation AS (
@@ -132,7 +138,7 @@ func (l *Ledger) recordOnce(ctx context.Context, records []Record) ([]RecordResu
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 		b.Queue(recordBatch, c.key, c.id, c.token, c.fence, r.next, r.inDoubt, r.transferID, r.code, r.held, r.dueInMS, r.raise,
 			f.record, f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence, f.askedAt,
-			parkedLookUp.Milliseconds()).Query(func(rows pgx.Rows) error {
+			parkedLookUp.Milliseconds(), r.asked).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var n int
 				var state State
@@ -153,7 +159,7 @@ func (l *Ledger) recordOnce(ctx context.Context, records []Record) ([]RecordResu
 // recordArrays are records as columns.
 type recordArrays struct {
 	next, transferID, code []string
-	inDoubt, held          []bool
+	inDoubt, held, asked   []bool // asked: a look-up is among the facts, so somebody may have been here before
 	dueInMS                []int64
 	raise                  []int16
 }
@@ -172,6 +178,7 @@ func (c *recordArrays) add(r *Record) {
 	c.code = append(c.code, r.Code)
 	c.inDoubt = append(c.inDoubt, r.InDoubt)
 	c.held = append(c.held, r.Held)
+	c.asked = append(c.asked, slices.ContainsFunc(r.Facts, func(f Fact) bool { return f.Kind == FactLookUp }))
 	c.dueInMS = append(c.dueInMS, dueIn.Milliseconds())
 	c.raise = append(c.raise, raise)
 }

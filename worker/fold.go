@@ -288,11 +288,12 @@ type Situation struct {
 	Profile    *bankclient.Profile
 	Now        time.Time // database clock
 	NotAfter   time.Time // zero = none
-	Paused     bool      // it may be asked after, not sent
-	Unobserved int       // consecutive claims that ended without an observation
-	Unsendable bool      // the local check refused the request
-	SameBytes  bool      // body and partner key are those of the attempts under this key, if there are any
-	SameTerms  bool      // and so are credential and endpoint
+	Lease      time.Duration
+	Paused     bool // it may be asked after, not sent
+	Unobserved int  // consecutive claims that ended without an observation
+	Unsendable bool // the local check refused the request
+	SameBytes  bool // body and partner key are those of the attempts under this key, if there are any
+	SameTerms  bool // and so are credential and endpoint
 
 	LookUpPatience   int // look-ups where the key window does not bound them
 	PoisonClaims     int
@@ -337,7 +338,8 @@ func nextUnpaused(s Standing, at Situation) Step {
 // nextInDoubt looks up first, sends again only where the key protects it, and otherwise looks up until patience ends.
 func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	p := at.Profile
-	windowEnd := s.FirstSent.Add(p.KeyWindow / 2)
+	// A send decided now may start until the lease is nearly over and arrive as late as the partner's bound says: within the window still.
+	windowEnd := s.FirstSent.Add(min(p.KeyWindow/2, p.KeyWindow-at.Lease-p.LatestArrival))
 	windowOpen := p.KeyWindow > 0 && !s.FirstSent.IsZero() && at.Now.Before(windowEnd)
 	replayed := s.Replays >= at.IdenticalReplays
 	known := s.Attempts > 0 || s.Absent // without an attempt on record, whose terms would be repeated is not known
