@@ -49,6 +49,7 @@ func RunWorkerWith(ctx context.Context, c *config.Config, log zerolog.Logger, ar
 	if err := NeedWorker(c); err != nil {
 		return err
 	}
+	setMemory(c)
 	muteStandardLog(log)
 	p, err := assemble(ctx, c, log, around)
 	defer p.close()
