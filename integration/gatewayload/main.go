@@ -173,11 +173,35 @@ func measure(ctx context.Context, dir, database string, pids map[string]int) err
 	steady()
 	load, _ = os.ReadFile("/proc/loadavg")
 	fmt.Printf("load of the machine after: %s", load)
-	var operations, unpublished int64
 	printCost(ctx, conn, pids)
-	err = conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM operations), (SELECT count(*) FROM unpublished_jobs)`).Scan(&operations, &unpublished)
-	fmt.Printf("operations recorded: %d, jobs not published yet: %d\n", operations, unpublished)
-	return err
+	return catchUp(ctx, conn)
+}
+
+// catchUp waits until every job is published, as after an outage of the broker, and says how fast that went and what the table takes then.
+func catchUp(ctx context.Context, conn *pgx.Conn) error {
+	count := func() (operations, unpublished, size int64, err error) {
+		err = conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM operations), (SELECT count(*) FROM unpublished_jobs),
+			pg_total_relation_size('unpublished_jobs')`).Scan(&operations, &unpublished, &size)
+		return operations, unpublished, size, err
+	}
+	operations, behind, _, err := count()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("operations recorded: %d, jobs not published yet: %d\n", operations, behind)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		_, left, size, err := count()
+		if err != nil {
+			return err
+		}
+		if took := time.Since(begun); left == 0 || took > time.Minute {
+			fmt.Printf("published %d of them in %s: %.0f/s; the table of %d jobs takes %d kB\n", behind-left, took.Round(time.Millisecond),
+				float64(behind-left)/took.Seconds(), operations, size>>10)
+			return nil
+		}
+	}
 }
 
 // printCost says what one accepted withdrawal has cost so far: on a busy machine the figure that says most.

@@ -64,6 +64,7 @@ type city struct {
 	api    *document
 	log    *lockedBuffer
 	client *http.Client
+	around func(gateway.Intake) gateway.Intake // of gateways made after it is set; nil = nothing
 
 	mu   sync.Mutex
 	said strings.Builder // every answer, to be searched
@@ -138,7 +139,11 @@ func (c *city) newGate(l *ledger.Ledger, change func(*gateway.Options)) *gate {
 	}
 	intake := worker.NewBatcher(256, l.Accept)
 	intake.Start(context.Background(), 2)
-	g, err := gateway.New(intake, l, opts)
+	var door gateway.Intake = intake
+	if c.around != nil {
+		door = c.around(intake)
+	}
+	g, err := gateway.New(door, l, opts)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -174,6 +174,28 @@ func TestWait_IsToldByAWorkerInTheSameProcess(t *testing.T) {
 	a.want(t, http.StatusCreated, "", false)
 }
 
+// decided is an intake whose orders have an outcome before their request can wait for it.
+type decided struct {
+	gateway.Intake
+	c *city
+}
+
+func (d decided) Do(ctx context.Context, o ledger.Order) (ledger.Acceptance, error) {
+	a, err := d.Intake.Do(ctx, o)
+	if claim, failed := claimOf(d.c.ledger, o.Key); failed == nil {
+		d.c.record(ledger.Authorize(claim, "tr_1", fact("authorized")))
+	}
+	return a, err
+}
+
+// TestWait_AnOutcomeThatWasFirstIsFound: without a hint and without a tick.
+func TestWait_AnOutcomeThatWasFirstIsFound(t *testing.T) {
+	c := newCity(t)
+	c.around = func(i gateway.Intake) gateway.Intake { return decided{i, c} }
+	g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.Tick = time.Hour })
+	g.post(newKey(), body, "Prefer", "wait=10").want(t, http.StatusCreated, "", false)
+}
+
 // TestWait_HoldsNoSlot: those who wait do not keep others out, and too many of them are answered at once.
 func TestWait_HoldsNoSlot(t *testing.T) {
 	c := newCity(t)
