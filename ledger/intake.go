@@ -64,21 +64,25 @@ type Standing struct {
 }
 
 // accept records what is new. Rows are inserted in the order of their keys, as claims are. Where the key is there already nothing happens;
-// an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row.
+// an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row. A key that says of
+// itself (version 7) that it was made before the ledger was recovered may have been on record, and sent, on the server that was lost: it is
+// asked after before it is sent.
 const accept = `
 WITH guard AS MATERIALIZED (
-  SELECT FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before FROM ledger_identity WHERE ` + atHome + `
 ), wish AS MATERIALIZED (
   SELECT w.key, w.version, w.fingerprint, w.source, w.route, w.partner, w.debtor_account, w.amount_minor, w.currency, w.not_before, w.not_after,
-         w.body, w.traceparent, w.grace
-    FROM guard CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::text[],
+         w.body, w.traceparent, w.grace, CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before ELSE false END AS doubt
+    FROM guard g CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::text[],
                                  $10::timestamptz[], $11::timestamptz[], $12::bytea[], $13::text[], $14::int8[])
       AS w(key, version, fingerprint, source, route, partner, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent, grace)
 ), accepted AS (
-  INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state)
-  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open' FROM wish ORDER BY key
+  INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
+  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', coalesce(doubt, false),
+         CASE WHEN doubt THEN ` + madeAt + ` END
+    FROM wish w ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
-  RETURNING id, key
+  RETURNING id, key, in_doubt
 ), payload AS (
   INSERT INTO payloads (operation_id, not_before, not_after, traceparent, body)
   SELECT a.id, w.not_before, w.not_after, nullif(w.traceparent, ''), w.body FROM accepted a JOIN wish w USING (key)
@@ -91,7 +95,11 @@ WITH guard AS MATERIALIZED (
 ), message AS (
   INSERT INTO unpublished_jobs (operation_id, holder) SELECT id, $15 FROM accepted
 )
-SELECT a.key, now() FROM accepted a`
+SELECT a.key, a.in_doubt, now() FROM accepted a`
+
+// madeAt is when a key of version 7 was made; NULL for every other one.
+const madeAt = `CASE WHEN substr(w.key::text, 15, 1) = '7'
+	THEN to_timestamp(('x' || left(replace(w.key::text, '-', ''), 12))::bit(48)::bigint / 1000.0) END`
 
 // Accept records a batch of orders, each at most once under its key, and judges those that were on record: the fingerprint first, then where
 // the operation stands. The answers stand in the order given.
@@ -120,7 +128,7 @@ func (l *Ledger) acceptOnce(ctx context.Context, orders []Order) ([]Acceptance, 
 		b.Queue(accept, append(c.all(), l.holder)...).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				s := Standing{State: StateOpen}
-				if err := rows.Scan(&s.Key, &s.CreatedAt); err != nil {
+				if err := rows.Scan(&s.Key, &s.InDoubt, &s.CreatedAt); err != nil {
 					return err
 				}
 				i := first[s.Key]

@@ -262,6 +262,37 @@ func TestTimelineGuard_NothingIsAcceptedElsewhere(t *testing.T) {
 	db.wantCount(0, "operations", `SELECT count(*) FROM operations`)
 }
 
+// TestRecover_AnOrderFromBeforeIsAskedAfterFirst: its row, and the call made under it, may have been lost with the old server.
+func TestRecover_AnOrderFromBeforeIsAskedAfterFirst(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	before := newWish()
+	random := newWish()
+	random.Key = uuid.MustParse("9b2f1d1e-0c55-4a52-8f0e-5a5f3a0c7e01")
+	db.exec(`UPDATE ledger_identity SET doubt_before = now() + interval '1 s'`)
+	after := newWish()
+	later, err := uuid.Parse("7f000000-0000-7000-8000-000000000001") // made in the year 6391
+	if err != nil {
+		t.Fatal(err)
+	}
+	after.Key = later
+	for _, one := range []struct {
+		w     ledger.Wish
+		doubt bool
+	}{{before, true}, {random, false}, {after, false}} {
+		o := orderOf(one.w)
+		o.Grace = 0
+		if s := wantAccepted(t, db.Ledger, o, ledger.Accepted); s.InDoubt != one.doubt {
+			t.Errorf("%s: in doubt %v, want %v", o.Key, s.InDoubt, one.doubt)
+		}
+	}
+	wantAnswer(t, db.Ledger, before, ledger.Scheduled) // its delivery starts nothing
+	for _, work := range sweep(t, db.Ledger) {
+		if work.Claim.Key == before.Key && (!work.InDoubt || time.Since(work.FirstSentAt).Abs() > time.Hour || len(work.Attempts) != 0) {
+			t.Errorf("work %+v", work)
+		}
+	}
+}
+
 func TestCheckIntake_AnOlderSchemaTakesNoOrders(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	if err := db.CheckIntake(context.Background()); err != nil {
