@@ -1,6 +1,8 @@
 package outage
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/integration/arena"
 	"github.com/paidonce/paidonce/integration/outage/proxy"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 func settingsOf(maxConns int) arena.Settings { return arena.Settings{MaxConns: maxConns} }
@@ -42,8 +45,24 @@ func TestNetwork_ToTheBroker(t *testing.T) {
 	r.strike(t, r.toBroker, append(ways(), proxy.Way{Duplicate: true}))
 }
 
+// TestNetwork_ToTheBank: a network that repeats bytes makes the bank answer twice on one connection, and the next call may read what belongs
+// to the last. Such an operation parks, and the partner pauses until a person has looked.
 func TestNetwork_ToTheBank(t *testing.T) {
 	r := newRig(t, setup{bank: hostile()})
+	person, err := ledger.Open(t.Context(), r.urls.Owner, ledger.Options{MaxConns: 1})
+	check(t, err)
+	looking, leave := context.WithCancel(t.Context())
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		for looking.Err() == nil {
+			_ = person.Resume(looking, ledger.ScopePartner, partner, "looked into", "outage") // mostly there is nothing to resume
+			select {
+			case <-looking.Done():
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() { leave(); looks.Wait(); person.Close() })
 	r.strike(t, r.toBank, append(ways(), proxy.Way{Duplicate: true}))
 }
 

@@ -134,8 +134,10 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// newRig makes a world that nobody else uses, so that tests may run beside each other.
 func newRig(t *testing.T, with setup) *rig {
 	t.Helper()
+	t.Parallel()
 	r := &rig{dir: t.TempDir(), seed: 1}
 	settings := map[string]string{"synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "32MB"} // survives a crash of the server
 	for name, value := range with.postgres {
