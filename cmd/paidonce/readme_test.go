@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/cmd/internal/config"
+	roles "github.com/paidonce/paidonce/deploy/postgres"
+)
+
+func readTop(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// readmeCommands are the commands of every sh block of the README, one line each.
+func readmeCommands(t *testing.T) []string {
+	t.Helper()
+	var commands []string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readTop(t, "README.md"), -1) {
+		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
+			line, _, _ = strings.Cut(line, " #")
+			if line = strings.Join(strings.Fields(line), " "); line != "" {
+				commands = append(commands, line)
+			}
+		}
+	}
+	return commands
+}
+
+// elsewhere are the commands that no test of this package runs, each with what does.
+func elsewhere() map[string]string {
+	return map[string]string{
+		"go run ./cmd/devstack --once":          ".ci/run",
+		"go test ./...":                         ".ci/run, which takes it from the README",
+		"go run ./cmd/devstack --dir .devstack": "TestReadme_EveryCommandRuns, with fewer jobs",
+		"psql -f deploy/postgres/roles.sql":     "every test with a database: the file is what makes their roles",
+		"paidonce worker":                       "TestReadme_EveryCommandRuns, as the worker of devstack, and TestJourneyOfOneJobThroughEveryCommand",
+		"paidonce migrate up":                   "TestJourneyOfOneJobThroughEveryCommand, under the owner's role",
+		"go run ./cmd/paidonce enqueue":         "",
+		"go run ./cmd/paidonce ops list":        "",
+		"go run ./cmd/paidonce ops explain":     "",
+		"go run ./cmd/paidonce dead list":       "",
+		"paidonce config check":                 "",
+		"paidonce doctor":                       "",
+	}
+}
+
+// covered finds the entry of elsewhere that a command begins with.
+func covered(command string) (by string, known bool) {
+	for prefix, by := range elsewhere() {
+		if command == prefix || strings.HasPrefix(command, prefix+" ") && by == "" {
+			return by, true
+		}
+	}
+	return "", false
+}
+
+// TestReadme_EveryCommandRuns runs the README's commands against a devstack, or knows what does.
+func TestReadme_EveryCommandRuns(t *testing.T) {
+	commands := readmeCommands(t)
+	if len(commands) < 10 {
+		t.Fatalf("the README has %d commands, want at least 10: %q", len(commands), commands)
+	}
+	dir := startDevstack(t)
+	key := ""
+	for _, line := range commands {
+		by, known := covered(line)
+		if !known {
+			t.Errorf("nothing runs this command of the README: %s", line)
+		}
+		if by != "" || !known {
+			continue
+		}
+		line = strings.TrimPrefix(strings.TrimPrefix(line, "go run ./cmd/"), "paidonce ")
+		line = strings.ReplaceAll(strings.ReplaceAll(line, ".devstack", dir), "KEY", key)
+		got := command(t, "", map[string]string{"PAIDONCE_CONFIG": filepath.Join(dir, "paidonce.yaml")}, shellWords(line)...)
+		// doctor says what is not as in production, and that is true of a laptop.
+		if got.code != cli.OK && (line != "doctor" || got.code != cli.Failure) {
+			t.Errorf("paidonce %s: code %d\n%s%s", line, got.code, got.out, got.errors)
+		}
+		if found := regexp.MustCompile(`(?m)^key +([0-9a-f-]{36})$`).FindStringSubmatch(got.out); found != nil && strings.HasPrefix(line, "enqueue ") {
+			key = found[1]
+			until(t, "worked", func() bool {
+				return command(t, "", nil, "ops", "show", key, "--config", filepath.Join(dir, "paidonce.yaml")).code == cli.OK
+			})
+		}
+	}
+	if key == "" {
+		t.Error("enqueue printed no key")
+	}
+}
+
+// startDevstack runs `devstack --dir` with few jobs, and gives its folder once it is ready.
+func startDevstack(t *testing.T) string {
+	t.Helper()
+	scratch := t.TempDir()
+	program, dir := filepath.Join(scratch, "devstack"), filepath.Join(scratch, "stack")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../devstack").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	log := &lockedBuffer{}
+	cmd := exec.Command(program, "--dir", dir, "--jobs", "16", "--kills", "0", "--calm")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		until(t, "proved", func() bool { return strings.Contains(log.String(), "proved: ") }) // a run that is interrupted before says so by its code
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "\nproved: ") {
+			t.Errorf("devstack: %v\n%s", err, log)
+		}
+	})
+	until(t, "ready", func() bool { return strings.Contains(log.String(), " ready\n") })
+	return dir
+}
+
+// TestReadme_WhatTheGateRuns: the two commands of the README are in the gate.
+func TestReadme_WhatTheGateRuns(t *testing.T) {
+	gate := readTop(t, ".ci/run")
+	for _, part := range []string{"\ngo run ./cmd/devstack --once\n", `grep -m1 -E '^go test ' README.md`} {
+		if !strings.Contains(gate, part) {
+			t.Errorf(".ci/run has no %q", part)
+		}
+	}
+	if roles.Roles != readTop(t, "deploy/postgres/roles.sql") {
+		t.Error("the roles of the tests are not those of the file that the README names")
+	}
+}
+
+// TestReadme_TablesAreTheProgramsOwn: settings and exit codes stand in the README as the program has them.
+func TestReadme_TablesAreTheProgramsOwn(t *testing.T) {
+	readme := readTop(t, "README.md")
+	want := "<!-- config reference: made by `paidonce config reference` -->\n" + config.Reference() + "<!-- end of config reference -->\n"
+	if !strings.Contains(readme, want) {
+		t.Error("the table of settings differs: put the output of `paidonce config reference` into the README")
+	}
+	var codes bytes.Buffer
+	for _, c := range cli.Codes() {
+		meaning, _, _ := strings.Cut(c.Meaning, ":")
+		if c.Code == cli.Ambiguous {
+			meaning = c.Meaning
+		}
+		_, _ = fmt.Fprintf(&codes, "| %d | %s |\n", c.Code, meaning)
+	}
+	if !strings.Contains(readme, "| code | meaning |\n|---|---|\n"+codes.String()+"\n") {
+		t.Errorf("the table of exit codes differs from\n%s", &codes)
+	}
+}
