@@ -76,7 +76,7 @@ WITH guard AS MATERIALIZED (
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account,
          CASE WHEN start THEN 'claimed' ELSE 'open' END::operation_state, start OR doubt, paused, CASE WHEN paused THEN 'paused' END, start::int, start::int,
          CASE WHEN start THEN $21::uuid END, CASE WHEN start THEN now() + $22::int8 * interval '1 ms' END,
-         CASE WHEN doubt THEN coalesce(published_at, now()) WHEN start THEN now() END,
+         CASE WHEN doubt THEN least(published_at, now()) - interval '1 ms' WHEN start THEN now() END,
          CASE WHEN start THEN partner END, CASE WHEN start THEN credential END, CASE WHEN start THEN partner_key END
     FROM wish ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO UPDATE

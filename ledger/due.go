@@ -32,18 +32,19 @@ WITH guard AS MATERIALIZED (
 ), claimed AS (
   UPDATE operations o
      SET state = 'claimed', fence = o.fence + 1, unobserved = o.unobserved + 1, claim_token = $3, lease_until = now() + $4::int8 * interval '1 ms',
-         held = false
-    FROM locked l WHERE o.id = l.id AND NOT l.put_off
+         held = false,
+         -- never attempted here, but older than a failover: somebody may have sent it under a claim that was lost
+         in_doubt = o.in_doubt OR (o.first_sent_at IS NULL AND o.created_at < g.doubt_before),
+         first_sent_at = coalesce(o.first_sent_at, CASE WHEN o.created_at < g.doubt_before THEN o.created_at END)
+    FROM locked l, guard g WHERE o.id = l.id AND NOT l.put_off
   RETURNING l.paused, o.id, o.key, o.fence, o.unobserved - 1 AS unobserved, l.before, o.source, o.route, o.partner, o.partner_key, o.epoch, o.in_doubt,
             o.first_sent_at, o.created_at
 ), leased AS (
   UPDATE due d SET due_at = now() + $4 * interval '1 ms' FROM claimed c WHERE d.operation_id = c.id
 )
 SELECT c.id, c.key, c.fence, c.unobserved, c.before, c.source, c.route, coalesce(c.partner, ''), coalesce(c.partner_key, ''), c.epoch,
-       c.in_doubt OR (c.first_sent_at IS NULL AND c.created_at < g.doubt_before),
-       CASE WHEN c.first_sent_at IS NULL AND c.created_at < g.doubt_before THEN c.created_at ELSE c.first_sent_at END,
-       c.created_at, c.paused, now()
-  FROM claimed c, guard g`
+       c.in_doubt, c.first_sent_at, c.created_at, c.paused, now()
+  FROM claimed c`
 
 // ClaimDue claims up to limit due operations of one partner for the sweep and returns what the next step depends on. No attempt is
 // committed yet: CommitAttempts does that before anything is sent.

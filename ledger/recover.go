@@ -35,7 +35,7 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
-			UPDATE operations o SET in_doubt = true, first_sent_at = coalesce(o.first_sent_at, o.created_at), fence = o.fence + 1000000
+			UPDATE operations o SET in_doubt = true, first_sent_at = least(o.first_sent_at, o.created_at) - interval '1 ms', fence = o.fence + 1000000
 			  FROM due d WHERE d.operation_id = o.id AND o.state IN ('open', 'claimed', 'parked')`)
 		if err != nil {
 			return err

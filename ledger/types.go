@@ -131,18 +131,20 @@ type Attempt struct {
 
 // Work is one operation that the sweep claimed (or, for a parked one, merely looks at), with all that the next step depends on.
 type Work struct {
-	Claim            Claim
-	State            State // before the claim: open, claimed (a lapsed lease was taken over) or parked (not claimed)
-	Source           string
-	Route            string
-	Payload          []byte
-	TraceParent      string
-	Pinned           string // partner pinned by the first attempt; "" = none yet
-	PartnerKey       string // "" = none yet
-	Epoch            int16
-	InDoubt          bool
-	Paused           bool      // a pause covers it: it may be asked after, not sent
-	FirstSentAt      time.Time // zero = never
+	Claim       Claim
+	State       State // before the claim: open, claimed (a lapsed lease was taken over) or parked (not claimed)
+	Source      string
+	Route       string
+	Payload     []byte
+	TraceParent string
+	Pinned      string // partner pinned by the first attempt; "" = none yet
+	PartnerKey  string // "" = none yet
+	Epoch       int16
+	InDoubt     bool
+	Paused      bool // a pause covers it: it may be asked after, not sent
+	// FirstSentAt is the time of the earliest attempt under the current partner key; zero = never. Where it is earlier than every attempt
+	// on record, somebody may have sent before them, under a claim that was lost in a failover.
+	FirstSentAt      time.Time
 	UnobservedClaims int16     // consecutive claims that ended without an observation, this one not counted
 	Attempts         []Attempt // oldest first
 	Facts            []Fact    // oldest first

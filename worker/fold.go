@@ -53,6 +53,12 @@ type History struct {
 	FirstSent  time.Time // as the ledger stored it; counts when no attempt here tells
 }
 
+// lostClaim reports whether the stored doubt comes from a claim that is not on record, lost in a failover: its time of sending lies before
+// every attempt here. Otherwise the attempts here explain it, and what clears them clears it.
+func (h *History) lostClaim(key string) bool {
+	return h.InDoubt && !slices.ContainsFunc(h.Attempts, func(a ledger.Attempt) bool { return a.PartnerKey == key && !a.At.After(h.FirstSent) })
+}
+
 // FoldRules are the bounds Fold needs.
 type FoldRules struct {
 	Profile         *bankclient.Profile
@@ -92,10 +98,8 @@ func Fold(h History, rules FoldRules) Standing {
 		}
 		sentBy = latest(sentBy, seenAt)
 	}
-	explained := s.InDoubt
-	if h.InDoubt && !explained && !s.Final {
-		// A claim was lost in a failover. It was older than the first observation here.
-		s.InDoubt = true
+	if h.lostClaim(key) && !s.InDoubt && !s.Final {
+		s.InDoubt = true // that claim was older than the first observation here
 		for i := range h.Facts {
 			if by := h.Facts[i].At.Add(rules.Lease); sentBy.IsZero() || by.Before(sentBy) {
 				sentBy = by

@@ -20,13 +20,12 @@ type tally struct {
 	last           string            // the trail of the last leaf
 	failed         map[string]string // what failed first, by what it was
 	sequence       map[string]string
-	open           map[string]int
 }
 
 // explore walks a scenario's whole tree, or until the first failing leaf.
 func explore(t *testing.T, sc *scenario, m mutant, gen *Gen, all bool) tally {
 	t.Helper()
-	sum := tally{failed: map[string]string{}, sequence: map[string]string{}, open: map[string]int{}}
+	sum := tally{failed: map[string]string{}, sequence: map[string]string{}}
 	synctest.Test(t, func(t *testing.T) {
 		h := &host{sc: sc, mutant: m, start: time.Now()}
 		defer h.end()
@@ -38,11 +37,6 @@ func explore(t *testing.T, sc *scenario, m mutant, gen *Gen, all bool) tally {
 			}
 			if w.truth.mustPark {
 				sum.mustPark++
-			}
-			for _, f := range w.truth.open {
-				if sum.open[f]++; sum.sequence[f] == "" {
-					sum.sequence[f] = gen.String()
-				}
 			}
 			if gen.only {
 				sum.last = w.trail()
@@ -188,9 +182,6 @@ func TestEveryInterleaving(t *testing.T) {
 func (sum *tally) report(t *testing.T, sc *scenario, b bounds) {
 	t.Helper()
 	t.Logf("%d leaves, %d parked", sum.leaves, sum.parked)
-	for what, n := range sum.open {
-		t.Logf("known, in %d leaves, first %s: %s", n, sum.sequence[what], what)
-	}
 	if b.only != "" {
 		t.Log(sum.last)
 	}

@@ -129,7 +129,7 @@ func (m *memory) insert(w ledger.Wish, token uuid.UUID, now time.Time, paused, s
 	r.wish.Payload = slices.Clone(w.Payload)
 	m.ops[w.Key] = r
 	if doubt {
-		r.firstSent = either(w.PublishedAt, now)
+		r.firstSent = earlier(either(w.PublishedAt, now), now)
 	}
 	r.dueAt = now
 	switch {
@@ -233,7 +233,7 @@ func (r *row) allowed(w ledger.Record) bool {
 		w.InDoubt && (ended || w.RaiseEpoch),
 		w.Held && w.Next != ledger.StateOpen,
 		w.Code == "" && (w.Held || w.Next == ledger.StateRejected || w.Next == ledger.StateCancelled || w.Next == ledger.StateParked),
-		w.Next == ledger.StateAuthorized && (w.TransferID == "" || w.RaiseEpoch || r.partner == "" || r.partnerKey == "" || r.firstSent.IsZero()):
+		w.Next == ledger.StateAuthorized && (w.TransferID == "" || w.RaiseEpoch):
 		return false
 	}
 	return true
@@ -244,7 +244,7 @@ func (m *memory) record(w ledger.Record) ledger.RecordResult {
 	if r == nil {
 		return m.keepEvidence(w.Claim, w.Facts, true)
 	}
-	if w.Next == ledger.StateAuthorized && w.Claim.Fence > 1 && disputed(r) {
+	if w.Next == ledger.StateAuthorized && (w.Claim.Fence > 1 || asked(w)) && disputed(r) {
 		w.Next, w.Code, w.InDoubt, w.DueIn, w.TransferID = ledger.StateParked, "mismatch", true, 0, ""
 	}
 	if !r.allowed(w) {
@@ -263,8 +263,11 @@ func (m *memory) record(w ledger.Record) ledger.RecordResult {
 		r.epoch++
 		r.partnerKey, r.firstSent = "", time.Time{}
 	}
-	if w.InDoubt {
-		r.firstSent = either(r.firstSent, r.created)
+	if w.InDoubt || w.Next == ledger.StateAuthorized {
+		r.firstSent, r.partner = either(r.firstSent, r.created), cmp.Or(r.partner, r.duePartner)
+	}
+	if w.Next == ledger.StateAuthorized {
+		r.pinKey()
 	}
 	r.dueAt = now.Add(w.DueIn.Truncate(time.Millisecond))
 	switch {
@@ -281,6 +284,18 @@ func (m *memory) record(w ledger.Record) ledger.RecordResult {
 		m.publish(r, string(w.Next))
 	}
 	return ledger.RecordResult{Answer: ledger.Recorded, State: w.Next}
+}
+
+// pinKey gives an authorized operation the partner key that a failover or an epoch took from its row.
+func (r *row) pinKey() {
+	if r.partnerKey == "" && len(r.attempts) > 0 {
+		r.partnerKey = r.attempts[len(r.attempts)-1].PartnerKey
+	}
+	r.partnerKey = cmp.Or(r.partnerKey, "unknown")
+}
+
+func asked(w ledger.Record) bool {
+	return slices.ContainsFunc(w.Facts, func(f ledger.Fact) bool { return f.Kind == ledger.FactLookUp })
 }
 
 func (r *row) observe(f ledger.Fact, token uuid.UUID, n int, fence int32, now time.Time) {
@@ -359,10 +374,7 @@ func (m *memory) keepEvidence(c ledger.Claim, facts []ledger.Fact, record bool) 
 	r.fence++
 	r.transferID, r.inDoubt, r.held, r.code, r.leaseUntil, r.unobserved, r.dueAt = transferID, false, false, "", time.Time{}, 0, time.Time{}
 	r.firstSent, r.partner = either(r.firstSent, r.created), cmp.Or(r.partner, r.duePartner)
-	if r.partnerKey == "" && len(r.attempts) > 0 {
-		r.partnerKey = r.attempts[len(r.attempts)-1].PartnerKey
-	}
-	r.partnerKey = cmp.Or(r.partnerKey, "unknown")
+	r.pinKey()
 	m.post(r, now)
 	m.publish(r, "authorized")
 	return ledger.RecordResult{Answer: ledger.LateAuthorized, State: r.state}
@@ -416,6 +428,9 @@ func (m *memory) claimDue(partner string, limit int, token uuid.UUID) []ledger.W
 			continue
 		}
 		before, unobserved := r.state, r.unobserved
+		if r.firstSent.IsZero() && r.created.Before(m.doubtBefore) {
+			r.inDoubt, r.firstSent = true, r.created
+		}
 		r.put(ledger.StateClaimed)
 		r.fence, r.unobserved, r.token, r.leaseUntil, r.held, r.dueAt = r.fence+1, r.unobserved+1, token, now.Add(m.lease), false, now.Add(m.lease)
 		works = append(works, m.work(r, before, unobserved, paused, now))
@@ -428,9 +443,6 @@ func (m *memory) work(r *row, before ledger.State, unobserved int16, paused bool
 		Route: r.wish.Route, Payload: r.wish.Payload, TraceParent: r.wish.TraceParent, Pinned: r.partner, PartnerKey: r.partnerKey, Epoch: r.epoch,
 		InDoubt: r.inDoubt, Paused: paused, FirstSentAt: r.firstSent, UnobservedClaims: unobserved, Attempts: slices.Clone(r.attempts),
 		Facts: slices.Clone(r.facts), CreatedAt: r.created, Now: now}
-	if r.firstSent.IsZero() && r.created.Before(m.doubtBefore) {
-		w.InDoubt, w.FirstSentAt = true, r.created
-	}
 	return w
 }
 
@@ -476,9 +488,17 @@ func (m *memory) promote(standby *memory) {
 	m.doubtBefore = m.now().Add(time.Minute)
 	for _, r := range m.ops {
 		if !r.state.Finished() {
-			r.inDoubt, r.fence, r.firstSent = true, r.fence+1_000_000, either(r.firstSent, r.created)
+			r.inDoubt, r.fence, r.firstSent = true, r.fence+1_000_000, earlier(either(r.firstSent, r.created), r.created)
 		}
 	}
+}
+
+// earlier is a time before both, as the ledger stores it where a lost claim may have sent.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		a = b
+	}
+	return a.Add(-time.Millisecond)
 }
 
 func either(t, otherwise time.Time) time.Time {

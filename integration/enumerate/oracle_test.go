@@ -25,18 +25,7 @@ type truths struct {
 	mustPark    bool // by what is on record
 	needless    bool
 	lost        bool // a failover took writes
-	open        []string
 }
-
-// What the product is known to do and the protocol would rather not see. A leaf that shows one of these is counted and printed, and does
-// not fail; whoever cures one takes it from here.
-const (
-	openNeedless = "parked or kept in doubt by late evidence, though nothing on record is ambiguous"
-	openDisputed = "a claim that was issued again after a failover (fence 1) is authorized beside a mismatch on record"
-	openUnpinned = "an operation without an attempt, in doubt since a failover, is refused the outcome that a look-up found, until a lease lapsed"
-)
-
-func (w *world) known(what string) { w.truth.open = append(w.truth.open, what) }
 
 func (w *world) fault(format string, args ...any) {
 	w.truth.faults = append(w.truth.faults, fmt.Sprintf(format, args...))
@@ -249,9 +238,7 @@ func (w *world) record(rec ledger.Record) ledger.RecordResult {
 	case result.Err == nil:
 		w.truth.recorded[rec.Claim.Token] = true
 	}
-	if result.Err != nil && w.truth.lost && r.partner == "" {
-		w.known(openUnpinned)
-	} else if result.Err != nil {
+	if result.Err != nil {
 		w.fault("the ledger refuses a record: next %s, in doubt %v, code %q", rec.Next, rec.InDoubt, rec.Code)
 	}
 	if result.Answer == ledger.Fenced && len(r.facts) < facts+len(rec.Facts) && !w.truth.lost && w.tries[rec.Claim.Token] == 0 {
@@ -276,10 +263,6 @@ func disputed(r *row) bool {
 // judgeDisputed: beside a mismatch on record only a person decides.
 func (w *world) judgeDisputed(disputed bool, before ledger.State) {
 	if disputed && before != ledger.StateAuthorized && w.row().state == ledger.StateAuthorized {
-		if w.truth.lost {
-			w.known(openDisputed)
-			return
-		}
 		w.fault("section 5: authorized beside a mismatch on record, which only a person may decide")
 	}
 }
@@ -349,13 +332,14 @@ func (w *world) judgeEnd() {
 func (w *world) judgeParked(r *row) {
 	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !cleared(r, a) }) || w.truth.lost
 	poison := r.code == "poison"
-	late := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Kind == ledger.FactLate })
+	late := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool {
+		return f.Kind == ledger.FactLate && !f.At.Before(w.truth.claimedAt[r.token])
+	})
 	switch {
 	case r.code == "", len(r.facts) == 0 && len(r.attempts) == 0:
 		w.fault("parked %q without evidence", r.code)
 	case ambiguous, disputed(r), poison:
-	case late:
-		w.known(openNeedless)
+	case late: // what cleared it came after the holder who parked it had looked
 		w.truth.needless = true
 	default:
 		w.fault("parked %q, though nothing on record is ambiguous", r.code)
