@@ -103,7 +103,7 @@ func (c *child) ask(ctx context.Context, method, path string, body []byte) (io.R
 	if err != nil {
 		return nil, fmt.Errorf("ask the bank: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := plainClient().Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the bank: %w", err)
 	}
@@ -112,3 +112,6 @@ func (c *child) ask(ctx context.Context, method, path string, body []byte) (io.R
 	}
 	return response.Body, nil
 }
+
+// plainClient is for questions beside the measurement.
+func plainClient() *http.Client { return &http.Client{Timeout: 2 * time.Minute} }

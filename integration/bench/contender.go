@@ -96,7 +96,7 @@ func (c *child) awaitReady(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("ask the worker: %w", err)
 		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
+		if response, err := plainClient().Do(request); err == nil {
 			_ = response.Body.Close() // only its status counts
 			if response.StatusCode == http.StatusOK {
 				return nil

@@ -106,9 +106,8 @@ func warmOf(jobs int) int { return max(jobs/20, 256) }
 // stopHere stops this whole process until the parent lets it go on.
 func stopHere() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
 
-// awaitStopped waits until the child has stopped itself.
+// awaitStopped waits until the child has stopped itself. One that was let go on counts as running from the signal on, so it is not mistaken.
 func (c *child) awaitStopped(ctx context.Context) error {
-	time.Sleep(20 * time.Millisecond) // it may not have noticed yet that it was to go on
 	for {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.PID()), "stat"))
 		if err != nil {

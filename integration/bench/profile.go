@@ -41,7 +41,7 @@ func fetchProfile(ctx context.Context, url, file string) error {
 	if err != nil {
 		return fmt.Errorf("profile the worker: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := plainClient().Do(request)
 	if err != nil {
 		return fmt.Errorf("profile the worker: %w", err)
 	}
