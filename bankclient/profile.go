@@ -150,6 +150,9 @@ func (p Profile) Validate() error {
 	if p.LookUpConsistent && (p.LookUp == LookUpNone || p.VisibilityBound == 0 || p.LatestArrival == 0) {
 		bad("a consistent look-up needs its kind, its visibility bound and the latest arrival")
 	}
+	if p.LookUp == LookUpByListing {
+		bad("look-up by listing is not built yet: operations in doubt would wait for nothing; declare none, and they go to a person")
+	}
 	if p.Key.Header != "" && !token(p.Key.Header) {
 		bad("key header is no header name")
 	}

@@ -50,7 +50,7 @@ func TestProfileMayNotLoosenTheTable(t *testing.T) {
 
 func TestProfileProblemsComeAllAtOnce(t *testing.T) {
 	p := bankclient.Profile{
-		SerialisesDuplicates: true, KeyWindow: -1, LookUpConsistent: true, Key: bankclient.Carrier{Header: "a b"},
+		SerialisesDuplicates: true, KeyWindow: -1, LookUpConsistent: true, LookUp: bankclient.LookUpByListing, Key: bankclient.Carrier{Header: "a b"},
 		Codes:  []bankclient.CodeRule{{Status: 422, Code: "x", Means: bankclient.MeansRejected}, {Status: 422, Code: "x", Means: bankclient.MeansRejected}},
 		States: []bankclient.StateRule{{State: "s", Verdict: notExecuted}, {State: "r", Verdict: rejected, Settled: true}},
 	}
@@ -58,7 +58,7 @@ func TestProfileProblemsComeAllAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("valid")
 	}
-	for _, part := range []string{"adapter and version", "serialises", "negative duration", "consistent", "key header", "timeout",
+	for _, part := range []string{"adapter and version", "serialises", "negative duration", "consistent", "by listing", "key header", "timeout",
 		"listed twice", `"s" may not`, `"r" contradicts`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is missing in %v", part, err)
