@@ -35,6 +35,9 @@ func startFront(t *testing.T, w *world, twice, last bool) *front {
 	t.Cleanup(server.Close)
 	f.URL = server.URL
 	w.baseURL = f.URL
+	if twice {
+		w.copies = 2
+	}
 	return f
 }
 

@@ -61,6 +61,7 @@ type world struct {
 	credential string
 	adapter    bankclient.Adapter
 	resets     bool // a lost reply is a reset instead of a 500
+	copies     int  // how often the network delivers one request
 
 	mu      sync.Mutex
 	script  map[string][]workertest.Fault // by partner key
@@ -71,7 +72,7 @@ type world struct {
 
 func newWorld(t testing.TB, options banksim.Options) *world {
 	t.Helper()
-	w := &world{t: t, credential: "2026-11", adapter: reference.New(), resets: strings.Contains(t.Name(), "/A3_"),
+	w := &world{t: t, copies: 1, credential: "2026-11", adapter: reference.New(), resets: strings.Contains(t.Name(), "/A3_"),
 		script: map[string][]workertest.Fault{}, sends: map[string]int{}, arrived: map[uuid.UUID][]workertest.Sent{}}
 	urls := stack.Databases(t)
 	w.led, w.observer = openLedger(t, urls.Worker, 4), openLedger(t, urls.Worker, 1)
@@ -113,17 +114,18 @@ func (w *world) end() {
 var errNotCommitted = errors.New("a partner key arrived with no committed claim and attempt")
 
 // arrives is called in the bank before a create is judged. The attempt must stand under the claim that holds now, unless the request comes so
-// late that its sender gave it up: then what it recorded says unknown, or another claim has followed.
+// late that its sender gave it up: then what it recorded says unknown, or another claim has followed. Never do more arrive than are committed.
 func (w *world) arrives(partnerKey string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var key uuid.UUID
+	var attempts int
 	err := w.second.QueryRow(ctx, `
-SELECT o.key FROM operations o JOIN attempts a ON a.operation_id = o.id
+SELECT o.key, (SELECT count(*) FROM attempts n WHERE n.operation_id = o.id) FROM operations o JOIN attempts a ON a.operation_id = o.id
  WHERE a.partner_key = $1 AND o.partner_key = $1
    AND (o.state = 'claimed' AND o.fence = a.fence AND o.claim_token = a.claim_token OR o.fence > a.fence
         OR EXISTS (SELECT FROM observations f WHERE f.operation_id = o.id AND f.claim_token = a.claim_token AND f.verdict = 'unknown'))
- LIMIT 1`, partnerKey).Scan(&key)
+ LIMIT 1`, partnerKey).Scan(&key, &attempts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errNotCommitted
 	}
@@ -132,10 +134,14 @@ SELECT o.key FROM operations o JOIN attempts a ON a.operation_id = o.id
 	}
 	w.mu.Lock()
 	w.arrived[key] = append(w.arrived[key], workertest.Sent{PartnerKey: partnerKey, At: time.Now()})
+	uncommitted := len(w.arrived[key]) > attempts*w.copies
 	hook := w.hook
 	w.mu.Unlock()
 	if hook != nil {
 		hook(key)
+	}
+	if uncommitted {
+		return errNotCommitted
 	}
 	return nil
 }
