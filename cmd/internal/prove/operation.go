@@ -18,19 +18,7 @@ const (
 	recordStray
 )
 
-// The events that an operation must have published, as bits.
-const (
-	saysAuthorized byte = 1 << iota
-	saysRejected
-	saysCancelled
-	saysParked
-	saysSettled
-	saysFailed
-	saysReturned
-	saysContradicted
-)
-
-// announcements lists the types of events that are judged, in the order of their bits.
+// announcements lists the types of events that are judged; what an operation published is one bit each, in this order.
 func announcements() []string {
 	return []string{"authorized", "rejected", "cancelled", "parked", "settled", "failed", "returned", "contradicted"}
 }
