@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Claim decides a batch of wishes: who may advance its operation now, with the attempt committed, and what the others are told. The same
@@ -196,20 +197,20 @@ func scanLoser(rows pgx.Rows, wishes []Wish, answers []ClaimAnswer) error {
 
 // wishArrays are the wishes as columns, in the order of claimWinners' parameters.
 type wishArrays struct {
-	key                                                   []uuid.UUID
+	key                                                   uuids
 	version, renderer                                     []int16
-	fingerprint, body, bodySHA256                         [][]byte
+	fingerprint, body, bodySHA256                         pgtype.FlatArray[[]byte]
 	source, route, debtorAccount, currency, traceParent   []string
 	partner, credential, endpoint, partnerKey, endToEndID []string
 	amountMinor                                           []int64
-	notBefore, notAfter, publishedAt                      []*time.Time
+	notBefore, notAfter, publishedAt                      pgtype.FlatArray[*time.Time]
 }
 
 func wishColumns(wishes []Wish) *wishArrays {
 	c := &wishArrays{}
 	for i := range wishes {
 		w := &wishes[i]
-		c.key = append(c.key, w.Key)
+		c.key = append(c.key, pgUUID(w.Key))
 		c.version = append(c.version, w.Fingerprint.Version)
 		c.fingerprint = append(c.fingerprint, w.Fingerprint.Sum[:])
 		c.source = append(c.source, w.Source)

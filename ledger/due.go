@@ -217,15 +217,15 @@ SELECT n FROM renewed`, c.key, c.id, c.token, c.fence, l.opt.Lease.Milliseconds(
 
 // claimArrays are claims as columns.
 type claimArrays struct {
-	key, token []uuid.UUID
+	key, token uuids
 	id         []int64
 	fence      []int32
 }
 
 func (c *claimArrays) add(claim Claim) {
-	c.key = append(c.key, claim.Key)
+	c.key = append(c.key, pgUUID(claim.Key))
 	c.id = append(c.id, claim.OperationID)
-	c.token = append(c.token, claim.Token)
+	c.token = append(c.token, pgUUID(claim.Token))
 	c.fence = append(c.fence, claim.Fence)
 }
 
