@@ -33,7 +33,6 @@ const (
 
 // GatewayOptions are for tests and programs around; the zero value is what `paidonce gateway` uses.
 type GatewayOptions struct {
-	Grace    time.Duration // how long the sweep leaves an accepted withdrawal to its own message; default 30 s
 	Patience time.Duration // how long a job is left to the gateway that accepted it; default 15 s
 	NoHealth bool          // another part of this process serves health and metrics
 
@@ -136,7 +135,7 @@ func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts Ga
 	}
 	d.intake = worker.NewBatcher(acceptBatch, d.accept)
 	d.gateway, err = gateway.New(apply[gateway.Intake](opts.Intake, d.intake), d.ledger, gateway.Options{
-		Sources: gatewaySources(c), Partners: partnersByRoute(c), Allowed: allowed(c), Tokens: tokens, Accepted: relay.Wake, Grace: opts.Grace, Log: log,
+		Sources: gatewaySources(c), Partners: partnersByRoute(c), Allowed: allowed(c), Tokens: tokens, Accepted: relay.Wake, Grace: c.Gateway.IntakeGrace, Log: log,
 	})
 	if err != nil {
 		return d, err

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/paidonce/paidonce/ledger/money"
 )
@@ -71,6 +72,9 @@ func (k *checker) process() {
 	}
 	k.listen("health.listen", c.Health.Listen)
 	k.listen("gateway.listen", c.Gateway.Listen)
+	if c.Gateway.IntakeGrace < time.Second || c.Gateway.IntakeGrace > time.Hour {
+		k.say("gateway.intake_grace", "must be between 1s and 1h")
+	}
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "console")
 }

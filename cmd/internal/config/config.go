@@ -88,8 +88,11 @@ type Health struct {
 	Pprof  bool
 }
 
-// Gateway is the address of the HTTP API.
-type Gateway struct{ Listen string }
+// Gateway is the HTTP API.
+type Gateway struct {
+	Listen      string
+	IntakeGrace time.Duration
+}
 
 // Log says what is written to standard error, and how.
 type Log struct {

@@ -73,12 +73,12 @@ func TestLoadGood(t *testing.T) {
 	got := []any{
 		c.NATS.URL.Reveal(), c.NATS.Replicas, c.Database.MaxConns, c.Worker.InFlight, c.Worker.Lease, c.Worker.SweepEvery,
 		p.Adapter, p.BaseURL.Reveal(), p.CredentialID, p.Timeout, p.MaxInFlight, p.RateLimit, p.LookUps,
-		c.Routes["gbp-fps"].Currencies, c.Routes["gbp-fps"].MaxAmount, c.Sources["wallet"].Keys, c.Health.Listen, c.Gateway.Listen,
+		c.Routes["gbp-fps"].Currencies, c.Routes["gbp-fps"].MaxAmount, c.Sources["wallet"].Keys, c.Health.Listen, c.Gateway.Listen, c.Gateway.IntakeGrace,
 	}
 	want := []any{
 		"nats://127.0.0.1:4222", 1, 8, 700, time.Minute, time.Second,
 		"reference", "http://127.0.0.1:9099", "2026-11", 20 * time.Second, 512, 0, []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute},
-		[]string{"GBP"}, "250000.00", "require", "127.0.0.1:9470", "127.0.0.1:8470",
+		[]string{"GBP"}, "250000.00", "require", "127.0.0.1:9470", "127.0.0.1:8470", 30 * time.Second,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
@@ -203,6 +203,8 @@ func TestViolations(t *testing.T) {
 		{"amount digits", `"250000.00"`, `"250000"`, `15 routes.gbp-fps.max_amount: "250000" is not an amount of GBP with exactly its digits`},
 		{"source to nowhere", "routes: [gbp-fps]", "routes: [gbp-fsp]", `17 sources.wallet.routes: "gbp-fsp" is not under routes; did you mean gbp-fps?`},
 		{"keys", "keys: require", "keys: maybe", "17 sources.wallet.keys: must be one of: require, warn"},
+		{"grace that is none", "health:   {", "gateway: { intake_grace: 0s }\nhealth:   {", "18 gateway.intake_grace: must be between 1s and 1h"},
+		{"grace of a day", "health:   {", "gateway: { intake_grace: 24h }\nhealth:   {", "18 gateway.intake_grace: must be between 1s and 1h"},
 		{"listen", "listen: 127.0.0.1:9470", "listen: here", "18 health.listen: must be an address such as 127.0.0.1:9470"},
 	}
 	for _, c := range cases {

@@ -151,6 +151,8 @@ func listenSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Health.Pprof }},
 		{Path: "gateway.listen", Default: "127.0.0.1:8470", Meaning: "address of the HTTP API",
 			at: func(c *Config, _ string) any { return &c.Gateway.Listen }},
+		{Path: "gateway.intake_grace", Default: "30s", Meaning: "how long the sweep leaves an accepted withdrawal to its own message",
+			at: func(c *Config, _ string) any { return &c.Gateway.IntakeGrace }},
 		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
 			at: func(c *Config, _ string) any { return &c.Log.Level }},
 		{Path: "log.format", Default: "json", Meaning: "json, or console for people",

@@ -84,9 +84,9 @@ func (k *killer) at(step string) {
 
 func (k *killer) options() app.GatewayOptions {
 	return app.GatewayOptions{
-		Grace: time.Second, Patience: 100 * time.Millisecond,
-		Intake: func(i gateway.Intake) gateway.Intake { return deadlyIntake{i, k} },
-		Store:  func(s queue.JobStore) queue.JobStore { return deadlyStore{s, k} },
+		Patience: 100 * time.Millisecond,
+		Intake:   func(i gateway.Intake) gateway.Intake { return deadlyIntake{i, k} },
+		Store:    func(s queue.JobStore) queue.JobStore { return deadlyStore{s, k} },
 	}
 }
 

@@ -80,7 +80,7 @@ partners:
 routes: { gbp-fps: { partner: northbank, currencies: [GBP], max_amount: "250000.00" } }
 sources: { wallet: { routes: [gbp-fps], token_file: %q } }
 health: { listen: %q }
-gateway: { listen: %q }
+gateway: { listen: %q, intake_grace: 1s }
 `, w.nats.URL(), database, w.bank.URL, filepath.Join(dir, "bank"), filepath.Join(dir, "wallet"), w.health, address)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			w.t.Fatal(err)
@@ -309,7 +309,7 @@ func TestL4_EventsComeOncePerIDAndInOrder(t *testing.T) {
 // it is back, and paid once.
 func TestNATSAway_NothingIsLostAndTheSweepTakesOver(t *testing.T) {
 	w := newTown(t, "")
-	w.run("both", app.GatewayOptions{Grace: time.Second, Patience: time.Second})
+	w.run("both", app.GatewayOptions{Patience: time.Second})
 	if a := w.insist(newKey(), "Prefer", "wait=30"); a.status != http.StatusCreated {
 		t.Fatalf("before: %d %s", a.status, a.text)
 	}
@@ -371,7 +371,7 @@ func TestPostgresAway_NothingIsAcceptedThatIsNotDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newTown(t, urls.Worker)
-	stop := w.run("gateway", app.GatewayOptions{Grace: time.Minute})
+	stop := w.run("gateway", app.GatewayOptions{})
 	before, away := newKey(), newKey()
 	w.gate.post(before, body).want(t, http.StatusAccepted, "", false)
 	server.Kill()
@@ -395,7 +395,7 @@ func TestPostgresAway_NothingIsAcceptedThatIsNotDurable(t *testing.T) {
 // TestD12_TheBankHangsAndTheDoorAnswers: a hundred calls that hang, a pool of four; health, intake and reads go on.
 func TestD12_TheBankHangsAndTheDoorAnswers(t *testing.T) {
 	w := newTown(t, "")
-	stop := w.run("both", app.GatewayOptions{Grace: time.Second})
+	stop := w.run("both", app.GatewayOptions{})
 	if _, err := w.bank.SetFault(banksim.Fault{Name: "black_hole", Next: 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -429,10 +429,20 @@ func TestD12_TheBankHangsAndTheDoorAnswers(t *testing.T) {
 	stop()
 }
 
+// TestIntakeGrace_IsWhatTheSettingSays: the sweep is due a second after the operation was made, by one clock.
+func TestIntakeGrace_IsWhatTheSettingSays(t *testing.T) {
+	w := newTown(t, "")
+	w.run("gateway", app.GatewayOptions{})
+	w.gate.post(newKey(), body).want(t, http.StatusAccepted, "", false)
+	if n := w.count(`SELECT (extract(epoch FROM d.due_at - o.created_at) * 1000)::int8 FROM due d JOIN operations o ON o.id = d.operation_id`); n != 1000 {
+		t.Errorf("due after %d ms, want 1000", n)
+	}
+}
+
 // TestTokens_AreReadFromAFileOfSeveralLines.
 func TestTokens_AreReadFromAFileOfSeveralLines(t *testing.T) {
 	w := newTown(t, "")
-	w.run("gateway", app.GatewayOptions{Grace: time.Minute})
+	w.run("gateway", app.GatewayOptions{})
 	for token, status := range map[string]int{walletToken: 202, "the-next-token-of-the-wallet": 202, "# rotated in spring": 401} {
 		if a := w.gate.post(newKey(), body, "Authorization", "Bearer "+token); a.status != status {
 			t.Errorf("%q: %d, want %d", token, a.status, status)
