@@ -90,7 +90,10 @@ func TestGateway_OneWithdrawalFromDoorToEvents(t *testing.T) {
 		key := job.NewKey().String()
 		var status int
 		var text string
-		until(t, "authorized", func() bool { status, text = submit(url, key); return status == http.StatusCreated || status == http.StatusOK })
+		until(t, "authorized", func() bool {
+			status, text = submit(url, key)
+			return status == http.StatusCreated || status == http.StatusOK
+		})
 		if !strings.Contains(text, `"state":"authorized"`) || !strings.Contains(text, key) {
 			t.Errorf("%d %s", status, text)
 		}

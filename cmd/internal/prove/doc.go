@@ -8,7 +8,8 @@
 // # What holds when it says so
 //
 //	P1  Every key is in exactly one place (I12): finished, parked, dead-lettered, or still owned by the queue or, with exactly one due row,
-//	    by the sweep. A message that differs from the operation of its key is a dead letter, or still in the queue.
+//	    by the sweep. An operation that was recorded before its job was published (by a gateway) is the sweep's like any other: its job may
+//	    never have been in the stream. A message that differs from the operation of its key is a dead letter, or still in the queue.
 //	P2  No key has two transfers at its partner (I1). Transfers are matched by the end-to-end ids of the attempts, then by transfer id.
 //	P3  Authorized operations have exactly one transfer, the recorded one; rejected and cancelled ones have none.
 //	P4  A transfer has the amount and currency of its operation.

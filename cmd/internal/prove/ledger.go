@@ -88,6 +88,9 @@ func (r *run) readLedger(ctx context.Context) (err error) {
 		return fmt.Errorf("read the outbox: %w", err)
 	}
 	p := &pages{run: r, tx: tx}
+	if err := tx.QueryRow(ctx, `SELECT to_regclass('unpublished_jobs') IS NOT NULL`).Scan(&p.takesOrders); err != nil {
+		return fmt.Errorf("read the schema: %w", err)
+	}
 	if err := p.all(ctx); err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
@@ -102,6 +105,8 @@ type pages struct {
 	*run
 	tx   pgx.Tx
 	read int64
+
+	takesOrders bool // the schema has the jobs that are not published yet
 
 	outbox     []outboxRow // fetched and not yet handed out
 	outboxDone bool
@@ -192,10 +197,33 @@ func (p *pages) children(ctx context.Context, page []operation, after, upTo int6
 	if err := p.pending(ctx, upTo, owner); err != nil {
 		return err
 	}
+	if err := p.unpublishedJobs(ctx, after, upTo, owner); err != nil {
+		return err
+	}
 	for _, of := range slices.Sorted(maps.Keys(gone)) {
 		p.book.find(Finding{Kind: KindLost, Text: fmt.Sprintf("the ledger has %s of operation %d, and the operation is gone", gone[of], of)})
 	}
 	return nil
+}
+
+// unpublishedJobs counts operations whose jobs the broker does not have yet. Such an operation is judged like any other: its due row says that
+// the sweep owns it, whether or not its message ever comes.
+func (p *pages) unpublishedJobs(ctx context.Context, after, upTo int64, owner ownerFunc) error {
+	if !p.takesOrders {
+		return nil
+	}
+	rows, err := p.tx.Query(ctx, `SELECT operation_id FROM unpublished_jobs WHERE operation_id > $1 AND operation_id <= $2`, after, upTo)
+	if err != nil {
+		return err
+	}
+	var of int64
+	_, err = pgx.ForEachRow(rows, []any{&of}, func() error {
+		if o := owner(of, "an unpublished job"); o != nil && p.wantsPartner(p.partnerOf(o)) {
+			p.book.JobsPending++
+		}
+		return nil
+	})
+	return err
 }
 
 type ownerFunc func(operation int64, what string) *operation

@@ -14,6 +14,7 @@ import (
 	"github.com/paidonce/paidonce/bankclient"
 	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/cmd/internal/prove"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 var transferIDs = regexp.MustCompile(`tr_[0-9a-f]+`)
@@ -233,6 +234,54 @@ func TestI11_DeletedOutboxRowIsFound(t *testing.T) {
 	w.damage(database, `INSERT INTO outbox (operation_id, fence, type) VALUES (4711, 1, 'cancelled')`,
 		`UPDATE operations SET state = 'rejected', code = 'account_closed' WHERE key = '`+key(keyRejected).String()+`'`)
 	w.finds(w.prove(options), "lost: the ledger has an outbox row of operation 4711, and the operation is gone")
+}
+
+// TestI12_AcceptedAndNotPublishedIsTheLedgersOwn: an order whose job the broker does not have is open, not lost.
+func TestI12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
+	w := usual(t)
+	database, options := w.clone()
+	l, err := ledger.Open(t.Context(), options.DatabaseURL, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 20; n <= 21; n++ {
+		j := usualJob(n)
+		answers := l.Accept(t.Context(), []ledger.Order{{
+			Key: j.Key, Fingerprint: j.Fingerprint(), Source: j.Source, Route: j.Route, Partner: "northbank", DebtorAccount: j.DebtorAccount.Reveal(),
+			Amount: j.Amount, Payload: []byte("{}"), Grace: time.Hour,
+		}})
+		if answers[0].Answer != ledger.Accepted {
+			t.Fatal(answers[0].Err)
+		}
+	}
+	l.Close()
+	wants := func(open, jobs int64, findings ...string) {
+		t.Helper()
+		r := w.prove(options)
+		w.finds(r, findings...)
+		if r.Keys != 9+open || r.Open != open || r.JobsPending != jobs {
+			t.Errorf("%d keys, %d open, %d jobs pending; want %d, %d, %d", r.Keys, r.Open, r.JobsPending, 9+open, open, jobs)
+		}
+	}
+	wants(3, 2)
+	w.damage(database, `DELETE FROM unpublished_jobs WHERE operation_id = (SELECT id FROM operations WHERE key = '`+key(21).String()+`')`)
+	wants(3, 1) // the sweep owns it still
+	w.damage(database, `DELETE FROM due WHERE operation_id = (SELECT id FROM operations WHERE key = '`+key(21).String()+`')`)
+	wants(3, 1, "lost "+key(21).String()+": open, and no due row: no sweep will ever look at it")
+	w.damage(database, `INSERT INTO due (operation_id, due_at, partner) SELECT id, now(), 'northbank' FROM operations WHERE key = '`+key(21).String()+`'`,
+		`INSERT INTO unpublished_jobs (operation_id, holder) VALUES (4711, '`+key(1).String()+`')`)
+	wants(3, 1, "lost: the ledger has an unpublished job of operation 4711, and the operation is gone")
+	options.Partner = "southbank"
+	if r := w.prove(options); r.JobsPending != 0 || r.Keys != 0 {
+		t.Errorf("another partner: %d jobs pending of %d keys", r.JobsPending, r.Keys)
+	}
+	options.Partner = ""
+	conn := w.superuser(database)
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), `DROP TABLE unpublished_jobs`); err != nil {
+		t.Fatal(err)
+	}
+	wants(3, 0) // the schema before has no such table, and may still be proved
 }
 
 func TestB20_TwoTransfersUnderOneKeyAreFound(t *testing.T) {

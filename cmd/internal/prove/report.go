@@ -97,6 +97,7 @@ type Report struct {
 	Unproved      int64 `json:"unproved"`
 
 	OutboxPending int64     `json:"outbox_pending"`
+	JobsPending   int64     `json:"jobs_pending"`     // accepted by a gateway or a batch, and not published yet: the ledger owns them
 	Transfers     int64     `json:"transfers"`        // read from the statements
 	Younger       int64     `json:"younger"`          // transfers of operations after the cut, left for the next run
 	CheckedAt     time.Time `json:"checked_at"`       // the cut
