@@ -69,7 +69,8 @@ func passes(err error) bool {
 	if errors.As(err, &pg) {
 		switch pg.Code {
 		case "55P03", "40001", "40P01", // lock timeout, serialization failure, deadlock
-			"57P01", "57P02", "57P03", "53300": // shutting down, crashed, starting up, too many connections
+			"57P01", "57P02", "57P03", "53300", // shutting down, crashed, starting up, too many connections
+			"0A000": // a plan that was kept does not fit the schema any more: it is dropped and made again
 			return true
 		}
 		return len(pg.Code) == 5 && pg.Code[:2] == "08"

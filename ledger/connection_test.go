@@ -22,7 +22,7 @@ func warm(t *testing.T) (*database, *ledger.Ledger, *proxy) {
 	t.Helper()
 	db := newDatabase(t, ledger.Options{})
 	p, url := throughProxy(t, db.urls.Worker)
-	l := db.as(url, ledger.Options{MaxConns: 1})
+	l := db.as(url, ledger.Options{MaxConns: 1, Unprepared: true}) // so that the proxy reads the statement in every request
 	w := newWish()
 	mustRecord(t, l, ledger.Schedule(mustClaim(t, l, w), false, 0, verdict("not_executed")))
 	work := sweepOne(t, l)
@@ -276,7 +276,7 @@ func TestD7_APoolOfOneServesTwentyWorkers(t *testing.T) {
 func TestC11_NothingReliesOnTheSession(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	var releases, leftovers atomic.Int64
-	l, err := ledger.OpenAltered(context.Background(), db.urls.Worker, ledger.Options{MaxConns: 2}, func(cfg *pgxpool.Config) {
+	l, err := ledger.OpenAltered(context.Background(), db.urls.Worker, ledger.Options{MaxConns: 2, Unprepared: true}, func(cfg *pgxpool.Config) {
 		cfg.AfterRelease = func(conn *pgx.Conn) bool {
 			releases.Add(1)
 			var n int64
@@ -340,5 +340,27 @@ func TestC11_NothingReliesOnTheSession(t *testing.T) {
 	eventually(t, "the last release", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
 	if releases.Load() < 160 || leftovers.Load() != 0 {
 		t.Errorf("%d releases, %d things left on a session; want at least 160, none", releases.Load(), leftovers.Load())
+	}
+}
+
+// TestPrepared_OnlyWhereTheConnectionIsDirect: plans are kept on a direct connection, and never where that was ruled out.
+func TestPrepared_OnlyWhereTheConnectionIsDirect(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	for name, c := range map[string]struct {
+		options ledger.Options
+		kept    bool
+	}{"direct": {ledger.Options{}, true}, "behind a pooler": {ledger.Options{Unprepared: true}, false}} {
+		l, err := ledger.Open(context.Background(), db.urls.Worker, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.Close)
+		mustClaim(t, l, newWish())
+		var prepared int
+		err = l.Pool().QueryRow(context.Background(), `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO operations%'`,
+			pgx.QueryExecModeSimpleProtocol).Scan(&prepared)
+		if err != nil || (prepared > 0) != c.kept {
+			t.Errorf("%s: %d prepared claims, err %v", name, prepared, err)
+		}
 	}
 }

@@ -30,7 +30,7 @@
 //
 // # Choices
 //
-// No session state: no named prepared statements, no advisory locks, no SET outside of a transaction, so a transaction-mode pooler may
-// stand between. Claim and Record travel as one pipelined implicit transaction, so a frozen client holds no locks. A claim token is
+// No session state: no advisory locks, no SET outside of a transaction, and prepared statements only on a connection that was found to be
+// direct, so a transaction-mode pooler may stand between. Claim and Record travel as one pipelined implicit transaction, so a frozen client holds no locks. A claim token is
 // minted per batch; with the key it names one claim, since a key stands in a batch once.
 package ledger

@@ -243,7 +243,7 @@ func TestD11_SameOrdersInOppositeOrder(t *testing.T) {
 func TestD1_TheReplyToAnAcceptIsLost(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	p, url := throughProxy(t, db.urls.Worker)
-	l := db.as(url, ledger.Options{MaxConns: 1})
+	l := db.as(url, ledger.Options{MaxConns: 1, Unprepared: true}) // so that the proxy reads the statement in every request
 	wantAccepted(t, l, newOrder(), ledger.Accepted)
 	o := newOrder()
 	lost := p.lose("INSERT INTO unpublished_jobs", nil)
