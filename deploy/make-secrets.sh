@@ -11,6 +11,11 @@ for name in postgres_superuser postgres_owner postgres_worker; do
   [ -s "$name" ] || openssl rand -hex 24 > "$name"
 done
 
+# The bearer token of each source. A rotation puts the new one on a line of its own, and takes the old one away when nobody uses it any more.
+for source in wallet; do
+  [ -s "$source" ] || openssl rand -hex 24 > "$source"
+done
+
 # One key pair per NATS user. The seed is a secret of the program; the servers know the public key only.
 nk() { (cd ../.. && go run github.com/nats-io/nkeys/nk "$@"); }
 : > nkeys.conf.new

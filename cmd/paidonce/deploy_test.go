@@ -83,7 +83,7 @@ func TestConfigReference(t *testing.T) {
 func TestComposeImagesArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[a-z0-9./-]+:\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?(@sha256:[0-9a-f]{64})?$`)
 	c := readComposition(t)
-	for _, name := range []string{"postgres", "nats-1", "nats-2", "nats-3", "migrate", "worker"} {
+	for _, name := range []string{"postgres", "nats-1", "nats-2", "nats-3", "migrate", "worker", "gateway"} {
 		service, ok := c.Services[name]
 		if !ok {
 			t.Errorf("service %s is missing", name)
@@ -139,7 +139,7 @@ func TestComposeSettingsAreGood(t *testing.T) {
 	for _, s := range config.Settings() {
 		known = append(known, s.Env())
 	}
-	for _, name := range []string{"migrate", "worker"} {
+	for _, name := range []string{"migrate", "worker", "gateway"} {
 		service := c.Services[name]
 		for variable := range service.Environment {
 			if !slices.Contains(known, variable) {
@@ -164,14 +164,93 @@ func TestStopTimesExceedTheShutdownGrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := regexp.MustCompile(`(?m)^TimeoutStopSec=(.+)$`).FindStringSubmatch(read(t, "paidonce-worker.service"))
-	if len(unit) != 2 {
-		t.Fatal("the unit has no TimeoutStopSec")
-	}
-	for _, text := range []string{unit[1], readComposition(t).Services["worker"].StopGrace} {
-		if d, err := time.ParseDuration(text); err != nil || d <= c.Worker.ShutdownGrace {
-			t.Errorf("%q is not longer than %s", text, c.Worker.ShutdownGrace)
+	// A gateway waits 10 s for the requests in work, and 5 s for what they wait for.
+	for name, longest := range map[string]time.Duration{"worker": c.Worker.ShutdownGrace, "gateway": 15 * time.Second} {
+		unit := regexp.MustCompile(`(?m)^TimeoutStopSec=(.+)$`).FindStringSubmatch(read(t, "paidonce-"+name+".service"))
+		if len(unit) != 2 {
+			t.Fatalf("the unit of the %s has no TimeoutStopSec", name)
 		}
+		for _, text := range []string{unit[1], readComposition(t).Services[name].StopGrace} {
+			if d, err := time.ParseDuration(text); err != nil || d <= longest {
+				t.Errorf("%s: %q is not longer than %s", name, text, longest)
+			}
+		}
+	}
+}
+
+// filesOf are the secret files that a process reads under some settings.
+func filesOf(c *config.Config, process string) []string {
+	files := []string{c.Database.PasswordFile, c.NATS.NKeyFile, c.NATS.TLSCAFile}
+	if process == "gateway" {
+		for _, source := range c.Sources {
+			files = append(files, source.TokenFile)
+		}
+		return files
+	}
+	for _, partner := range c.Partners {
+		files = append(files, partner.TokenFile)
+	}
+	return append(files, c.NATS.OperatorNKeyFile)
+}
+
+// Each process is handed the secrets that it reads, and no other.
+func TestComposeHandsOverTheSecretsThatAreRead(t *testing.T) {
+	composed := readComposition(t)
+	for _, name := range []string{"worker", "gateway"} {
+		service := composed.Services[name]
+		c, err := config.Load(config.Input{File: filepath.Join(deploy, "paidonce.example.yaml"), Lookup: func(variable string) (string, bool) {
+			text, ok := service.Environment[variable]
+			return text, ok
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, file := range filesOf(c, name) {
+			secret, ok := strings.CutPrefix(file, "/run/secrets/")
+			if !ok {
+				t.Errorf("%s: %q is no secret", name, file)
+			}
+			want = append(want, secret)
+		}
+		slices.Sort(want)
+		if got := slices.Sorted(slices.Values(service.Secrets)); !slices.Equal(got, want) {
+			t.Errorf("%s: has %v, reads %v", name, got, want)
+		}
+		if c.NATS.NKeyFile != "/run/secrets/nats_"+name {
+			t.Errorf("%s: speaks to the broker as %s", name, c.NATS.NKeyFile)
+		}
+	}
+}
+
+// The gateway's unit: its variables are settings, and each file they name is handed over.
+func TestGatewayUnitHandsOverTheSecretsThatAreRead(t *testing.T) {
+	text := read(t, "paidonce-gateway.service")
+	environment := map[string]string{}
+	for _, found := range regexp.MustCompile(`(?m)^Environment=(PAIDONCE_\w+)=(.+)$`).FindAllStringSubmatch(text, -1) {
+		environment[found[1]] = strings.ReplaceAll(found[2], "%d/", "/run/credentials/paidonce-gateway.service/")
+	}
+	environment["PAIDONCE_CONFIG"] = ""
+	settings := filepath.Join(t.TempDir(), "paidonce.yaml")
+	adapted := strings.Replace(read(t, "paidonce.example.yaml"), "/run/secrets/wallet", "/run/credentials/paidonce-gateway.service/wallet", 1)
+	if err := os.WriteFile(settings, []byte(adapted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Input{File: settings, Lookup: func(variable string) (string, bool) {
+		value, ok := environment[variable]
+		return value, ok
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range filesOf(c, "gateway") {
+		name, ok := strings.CutPrefix(file, "/run/credentials/paidonce-gateway.service/")
+		if !ok || !strings.Contains(text, "LoadCredential="+name+":/etc/paidonce/secrets/"+name+"\n") {
+			t.Errorf("%s is not handed over", file)
+		}
+	}
+	if strings.HasSuffix(c.Health.Listen, ":9470") {
+		t.Errorf("health at %s, where a worker beside it listens", c.Health.Listen)
 	}
 }
 
@@ -185,14 +264,16 @@ func TestDockerfileIsStaticAndUnprivileged(t *testing.T) {
 }
 
 func TestUnitIsHardened(t *testing.T) {
-	text := read(t, "paidonce-worker.service")
-	for _, want := range []string{
-		"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes", "PrivateDevices=yes",
-		"CapabilityBoundingSet=\n", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "MemoryDenyWriteExecute=yes", "SystemCallFilter=@system-service",
-		"LimitNOFILE=",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing", want)
+	for _, unit := range []string{"paidonce-worker.service", "paidonce-gateway.service"} {
+		text := read(t, unit)
+		for _, want := range []string{
+			"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes", "PrivateDevices=yes",
+			"CapabilityBoundingSet=\n", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "MemoryDenyWriteExecute=yes", "SystemCallFilter=@system-service",
+			"LimitNOFILE=", "RestartPreventExitStatus=2\n", "KillSignal=SIGTERM",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is missing", unit, want)
+			}
 		}
 	}
 }

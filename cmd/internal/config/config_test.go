@@ -315,6 +315,18 @@ func TestCheckFiles(t *testing.T) {
 	if got := problems(t, err); len(got) != 2 || !strings.Contains(got[0], "partners.northbank.token_file") || !strings.Contains(got[1], "sources.wallet.token_file") {
 		t.Errorf("%q", got)
 	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"northbank": "secret\n", "wallet": "# rotated in spring\nthe old token\nthe new token\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, err = load(t, strings.ReplaceAll(good, "/run/secrets", dir), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CheckFiles(); err != nil {
+		t.Errorf("a source may have two tokens: %v", err)
+	}
 }
 
 func TestStandardInputOnce(t *testing.T) {

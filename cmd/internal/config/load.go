@@ -188,6 +188,13 @@ func (c *Config) CheckFiles() error {
 		if !ok || !strings.HasSuffix(path, "_file") || *target == "" || *target == "-" {
 			continue
 		}
+		if strings.HasPrefix(path, "sources.") { // one token a line
+			var more Problems
+			if _, err := c.SourceTokens(name); errors.As(err, &more) {
+				problems = append(problems, more...)
+			}
+			continue
+		}
 		if strings.HasPrefix(path, "nats.") { // certificates and credentials have many lines
 			if _, err := os.ReadFile(*target); err != nil { //nolint:gosec // the operator names the file
 				problems = append(problems, Problem{Place: c.Origin(path), Path: path, Text: "cannot be read: " + reason(err)})
