@@ -21,12 +21,31 @@ func (p *Partner) Send(ctx context.Context, pr Prepared) Result {
 	return r
 }
 
-// LookUp asks the partner what it did for the partner key, in one exchange.
+// LookUp asks the partner what it did: by the partner key, and where that finds nothing, for the transfer that an earlier answer named. Two
+// exchanges at most. "Not found" needs both to say so: a transfer that was named once may be there although it is not listed yet.
 func (p *Partner) LookUp(ctx context.Context, pr Prepared) Finding {
 	if p.profile.LookUp != LookUpByKey && p.profile.LookUp != LookUpByReference {
 		return nothing(whyNoLookUp)
 	}
-	return p.ask(ctx, p.adapter.KeyPath(pr), func(r *Result, x *exchange) Answer { return p.judgeList(r, &pr, x) })
+	byKey := p.ask(ctx, p.adapter.KeyPath(pr), func(r *Result, x *exchange) Answer { return p.judgeList(r, &pr, x) })
+	if byKey.Answer == Found || pr.Trace == (Trace{}) {
+		return byKey
+	}
+	named := p.lookUpTrace(ctx, pr)
+	switch {
+	case named.Answer == Found:
+		return named
+	case named.Answer != NotFound:
+		byKey.Answer = NoAnswer
+	}
+	return byKey
+}
+
+func (p *Partner) lookUpTrace(ctx context.Context, pr Prepared) Finding {
+	if pr.Trace.TransferID != "" {
+		return p.LookUpID(ctx, pr, pr.Trace.TransferID)
+	}
+	return p.LookUpLocation(ctx, pr, pr.Trace.Location)
 }
 
 // LookUpID asks for one transfer by its id, in one exchange.

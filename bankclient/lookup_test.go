@@ -231,6 +231,45 @@ func TestLookUpByIDAndLocation(t *testing.T) {
 	}
 }
 
+// TestLookUpFollowsWhatAnEarlierAnswerNamed: a 201 with nothing but a Location, and a listing that lags behind.
+func TestLookUpFollowsWhatAnEarlierAnswerNamed(t *testing.T) {
+	b := startBank(t, func(c net.Conn, _ int, a arrival) bool {
+		answer := reply(404, jsonType, errorBody("not_found"))
+		switch {
+		case strings.Contains(a.Target, "idempotency_key="):
+			answer = reply(200, jsonType, `{"data":[]}`)
+		case a.Target == "/v1/transfers/tr_1":
+			answer = reply(200, jsonType, agreeing)
+		case a.Target == "/v1/transfers/tr_5":
+			answer = reply(503, "text/html", "<html>")
+		}
+		_, _ = io.WriteString(c, answer)
+		return true
+	})
+	p := partnerAt(t, b.URL)
+	for name, c := range map[string]struct {
+		trace     bankclient.Trace
+		answer    bankclient.Answer
+		verdict   bankclient.Verdict
+		exchanges int
+	}{
+		"nothing named":        {bankclient.Trace{}, bankclient.NotFound, unknown, 1},
+		"location":             {bankclient.Trace{Location: "/v1/transfers/tr_1"}, bankclient.Found, authorized, 2},
+		"id":                   {bankclient.Trace{TransferID: "tr_1", Location: "/elsewhere"}, bankclient.Found, authorized, 2},
+		"named and not there":  {bankclient.Trace{TransferID: "tr_404"}, bankclient.NotFound, unknown, 2},
+		"named and not told":   {bankclient.Trace{TransferID: "tr_5"}, bankclient.NoAnswer, unknown, 2},
+		"named somewhere else": {bankclient.Trace{Location: "//elsewhere.invalid/v1"}, bankclient.NoAnswer, unknown, 1},
+	} {
+		pr := prepare(t, p)
+		pr.Trace = c.trace
+		before := len(b.seen())
+		f := p.LookUp(t.Context(), pr)
+		if n := len(b.seen()) - before; f.Answer != c.answer || f.Result.Verdict != c.verdict || n != c.exchanges {
+			t.Errorf("%s: %s %s in %d exchanges, want %s %s in %d", name, f.Answer, f.Result.Verdict, n, c.answer, c.verdict, c.exchanges)
+		}
+	}
+}
+
 func TestStatementPages(t *testing.T) {
 	b := startBank(t, func(c net.Conn, _ int, a arrival) bool {
 		answer := reply(200, jsonType, `{"data":[`+agreeing+`],"next_cursor":"a b"}`)

@@ -36,6 +36,13 @@ type Prepared struct {
 	PartnerKey   string
 	EndToEndID   string
 	Transfer     Transfer
+	Trace        Trace // what earlier answers named; only look-ups use it
+}
+
+// Trace is where an ambiguous answer said that the transfer is to be found.
+type Trace struct {
+	TransferID string
+	Location   string // path
 }
 
 // Format masks under every verb.

@@ -432,3 +432,15 @@ func BenchmarkFold(b *testing.B) {
 		}
 	}
 }
+
+func TestTraceIsTheLatestWordOfAnAnswer(t *testing.T) {
+	facts := []ledger.Fact{
+		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 201, Location: "/v1/transfers/tr_7"}.JSON()},
+		{Kind: ledger.FactLookUp, Verdict: "not_found", Evidence: bankclient.Evidence{Location: "/not/this"}.JSON()},
+		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 409, TransferID: "tr_8"}.JSON()},
+		{Kind: ledger.FactNote},
+	}
+	if got, want := traceOf(facts), (bankclient.Trace{TransferID: "tr_8", Location: "/v1/transfers/tr_7"}); got != want {
+		t.Errorf("trace %+v, want %+v", got, want)
+	}
+}

@@ -193,6 +193,22 @@ func TestLostClaimIsLookedUpFirst(t *testing.T) {
 	}
 }
 
+// TestLookUpFollowsWhatAnAnswerNamed: a 201 with nothing but a Location says where the transfer is.
+func TestLookUpFollowsWhatAnAnswerNamed(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.bank.Script(key, fake.Act{Say: &bankclient.Result{Evidence: bankclient.Evidence{Status: 201, Location: "/v1/transfers/tr_1"}}})
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		if trace := w.bank.Trace(key); trace != (bankclient.Trace{Location: "/v1/transfers/tr_1"}) {
+			t.Errorf("the look-up was told to follow %+v", trace)
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
 // TestLeaseIsCountedOnAClockThatRunsThroughSuspend: after a suspend between claim and send nothing is sent.
 func TestLeaseIsCountedOnAClockThatRunsThroughSuspend(t *testing.T) {
 	for _, c := range []struct {

@@ -1,11 +1,14 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/paidonce/paidonce/bankclient"
 	"github.com/paidonce/paidonce/ledger"
@@ -184,6 +187,25 @@ func (w *Worker) observe(op *operation, fact ledger.Fact) {
 		fact.At = fact.AskedAt
 	}
 	op.facts = append(op.facts, fact)
+}
+
+// traceOf is what earlier answers named: a transfer that was not told to be ours, or where to look for it. The latest word counts.
+func traceOf(facts []ledger.Fact) bankclient.Trace {
+	var trace bankclient.Trace
+	for i := range facts {
+		f := &facts[i]
+		if f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate {
+			continue
+		}
+		var evidence struct {
+			TransferID string `json:"transfer_id"`
+			Location   string `json:"location"`
+		}
+		_ = json.Unmarshal(f.Evidence, &evidence) // what is not to be read names nothing
+		trace.TransferID = cmp.Or(f.TransferID, evidence.TransferID, trace.TransferID)
+		trace.Location = cmp.Or(evidence.Location, trace.Location)
+	}
+	return trace
 }
 
 // dueIn is how long an open operation waits for its next step.

@@ -207,6 +207,7 @@ func (w *Worker) send(op *operation) bankclient.Result {
 
 // lookUp asks the partner what it did.
 func (w *Worker) lookUp(op *operation) bankclient.Result {
+	op.prepared.Trace = traceOf(op.facts)
 	finding := op.partner.bank.LookUp(w.life, op.prepared)
 	op.at = w.clock()
 	said := finding.Result

@@ -44,6 +44,7 @@ type Bank struct {
 	acts     map[uuid.UUID][]Act
 	finds    map[uuid.UUID][]bankclient.Finding
 	lookUps  map[uuid.UUID]int
+	traces   map[uuid.UUID]bankclient.Trace
 	transfer int
 	down     *Act
 	OnSend   func(key uuid.UUID, pr bankclient.Prepared) // before anything else
@@ -59,7 +60,7 @@ func Profile() bankclient.Profile {
 func NewBank(profile bankclient.Profile, timeout time.Duration) *Bank {
 	return &Bank{profile: profile, timeout: timeout, owner: map[string]uuid.UUID{}, stored: map[string]bankclient.Result{},
 		running: map[string]int{}, booked: map[uuid.UUID]int{}, requests: map[uuid.UUID][]Request{}, acts: map[uuid.UUID][]Act{},
-		finds: map[uuid.UUID][]bankclient.Finding{}, lookUps: map[uuid.UUID]int{}}
+		finds: map[uuid.UUID][]bankclient.Finding{}, lookUps: map[uuid.UUID]int{}, traces: map[uuid.UUID]bankclient.Trace{}}
 }
 
 // Script says what happens to the next requests of one operation.
@@ -222,6 +223,13 @@ func (b *Bank) arrive(key uuid.UUID, slot string, pr bankclient.Prepared) (said 
 }
 
 // book executes once per key, where keys are honoured.
+// Trace is what the latest look-up of a key was told to follow.
+func (b *Bank) Trace(key uuid.UUID) bankclient.Trace {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.traces[key]
+}
+
 func (b *Bank) book(key uuid.UUID, slot string) {
 	if _, known := b.stored[slot]; known && b.profile.HonoursKeys {
 		return
@@ -238,6 +246,7 @@ func (c *Client) LookUp(_ context.Context, pr bankclient.Prepared) bankclient.Fi
 	defer b.mu.Unlock()
 	key := b.owner[pr.PartnerKey]
 	b.lookUps[key]++
+	b.traces[key] = pr.Trace
 	if b.down != nil {
 		return bankclient.Finding{}
 	}
