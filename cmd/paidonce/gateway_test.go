@@ -71,6 +71,61 @@ func submit(url, key string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
+// TestGateway_SaysWhatIsMissing, all of it at once, before it connects to anything, and never a token.
+func TestGateway_SaysWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"good": sourceToken + "\n", "short": "tiny-canary\n", "empty": "# none\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := func(database, wallet, casino string) string {
+		file := filepath.Join(t.TempDir(), "paidonce.yaml")
+		text := fmt.Sprintf(`
+database: { url: %q }
+partners: { northbank: { adapter: reference, base_url: "http://127.0.0.1:1", credential_id: c1, token_file: /nowhere } }
+routes: { gbp-fps: { partner: northbank, currencies: [GBP] } }
+sources: { wallet: { routes: [gbp-fps]%s }, casino: { routes: [gbp-fps]%s } }
+`, database, wallet, casino)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	token := func(name string) string { return fmt.Sprintf(", token_file: %q", filepath.Join(dir, name)) }
+	const database = "postgres://paidonce@127.0.0.1:1/paidonce"
+	for name, c := range map[string]struct {
+		file string
+		args []string
+		want []string
+	}{
+		"nothing is set": {"", nil, []string{"3 problems", "database.url: is missing", "routes: a gateway needs at least one", "sources: a gateway needs at least one"}},
+		"no tokens, no database, no address": {settings("", "", token("gone")), []string{"--set", "gateway.listen="}, []string{"4 problems", "database.url: is missing",
+			"gateway.listen: is missing", "sources.wallet.token_file: is missing: the gateway knows the source by its token", "sources.casino.token_file: open secret: "}},
+		"a file without a token": {settings(database, token("good"), token("empty")), nil, []string{"1 problem", "sources.casino.token_file: ", "is empty"}},
+		"a short token":          {settings(database, token("good"), token("short")), nil, []string{"1 problem", "source casino: a token is shorter than 16 characters"}},
+		"one token for two":      {settings(database, token("good"), token("good")), nil, []string{"1 problem", "sources casino and wallet have the same token"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.file != "" {
+				c.args = append(c.args, "--config", c.file)
+			}
+			got := command(t, "", nil, append([]string{"gateway"}, c.args...)...)
+			if got.code != cli.Usage || got.out != "" {
+				t.Errorf("code %d, out %q", got.code, got.out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.errors, want) {
+					t.Errorf("%q is missing in\n%s", want, got.errors)
+				}
+			}
+			if strings.Contains(got.errors, "canary") {
+				t.Errorf("it shows a token: %s", got.errors)
+			}
+		})
+	}
+}
+
 // TestGateway_OneWithdrawalFromDoorToEvents, through `run --with worker,gateway` and through two processes.
 func TestGateway_OneWithdrawalFromDoorToEvents(t *testing.T) {
 	i := install(t)

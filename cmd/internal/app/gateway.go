@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -108,12 +109,9 @@ func (t telling) Record(ctx context.Context, records []ledger.Record) []ledger.R
 // openDoor makes every part and starts none. On an error, what was made must still be closed.
 func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts GatewayOptions) (*door, error) {
 	d := &door{log: log}
-	if err := NeedGateway(c); err != nil {
-		return d, err
-	}
 	bySource, err := sourceTokens(c)
-	if err != nil {
-		return d, err
+	if found := append(asProblems("", NeedGateway(c)), asProblems("sources", err)...); len(found) > 0 {
+		return d, config.Problems(found)
 	}
 	tokens, err := gateway.NewTokens(bySource)
 	if err != nil {
@@ -281,7 +279,7 @@ func NeedGateway(c *config.Config) error {
 func sourceTokens(c *config.Config) (map[string][]string, error) {
 	bySource := map[string][]string{}
 	var found config.Problems
-	for name := range c.Sources {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		tokens, err := c.SourceTokens(name)
 		if err != nil {
 			found = append(found, asProblems("sources."+name, err)...)
