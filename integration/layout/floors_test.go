@@ -38,8 +38,9 @@ func floors() map[string][]string {
 		"bankclient/banksim":   {},
 		"migrations":           {},
 		"deploy/postgres":      {},
+		"deploy/nats":          {},
 		"integration":          {"*"},
-		"integration/stack":    {"integration/stack", "deploy/postgres", "migrations", "bankclient/banksim"},
+		"integration/stack":    {"integration/stack", "deploy/postgres", "deploy/nats", "migrations", "bankclient/banksim"},
 	}
 }
 
