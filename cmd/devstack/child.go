@@ -10,15 +10,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/paidonce/paidonce/cmd/internal/app"
 	"github.com/paidonce/paidonce/integration/stack"
 )
 
-// childVariable makes this program one of its own children: the bank or the worker.
+// childVariable makes this program one of its own children: the bank, the worker or the gateway.
 const childVariable = "PAIDONCE_DEVSTACK_CHILD"
 
 const (
-	childBank   = "bank"
-	childWorker = "worker"
+	childBank    = "bank"
+	childWorker  = "worker"
+	childGateway = "gateway"
 )
 
 // runChild runs this process as a child if it was started as one, and says whether it did.
@@ -29,7 +31,9 @@ func runChild(ctx context.Context, args []string) (bool, error) {
 	case childBank:
 		return true, runBank(ctx, os.Stdin, os.Stdout)
 	case childWorker:
-		return true, runWorker(ctx, args)
+		return true, runProduct(ctx, args, app.RunWorker)
+	case childGateway:
+		return true, runProduct(ctx, args, runGateway)
 	default:
 		return true, fmt.Errorf("%s names no child of devstack", childVariable)
 	}

@@ -1,5 +1,5 @@
 // Command devstack runs everything paidonce needs on one machine, with nothing installed but Go and Postgres's server: a
-// private Postgres, JetStream, the hostile bank, and a worker. Then it tries to make paidonce pay twice, or lose something:
+// private Postgres, JetStream, the hostile bank, a worker, and the HTTP gateway. Then it tries to make paidonce pay twice, or lose something:
 //
 //  1. It publishes a mix of fresh, repeated, conflicting and malformed jobs.
 //  2. On the way it kills the worker by SIGKILL, and starts another one.
@@ -10,6 +10,6 @@
 // Its last line says what came of it. With --once it then exits, with 0 only if everything held; otherwise it keeps running
 // and says how to publish, look and stop.
 //
-// Postgres runs under the roles of deploy/postgres, the worker under its restricted one. The bank refuses to believe a request
+// Postgres runs under the roles of deploy/postgres, worker and gateway under the restricted one. The bank refuses to believe a request
 // whose attempt it cannot see committed in the ledger: such a request is a breach too.
 package main

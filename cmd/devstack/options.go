@@ -24,7 +24,7 @@ type options struct {
 
 // ports are fixed ports for those who want them; 0 = any free one.
 type ports struct {
-	postgres, nats, health, bank, control int
+	postgres, nats, health, gateway, bank, control int
 }
 
 var errUsage = errors.New("usage")
@@ -43,11 +43,12 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.ports.postgres, "postgres-port", 0, "port of Postgres (default: a free one)")
 	flags.IntVar(&o.ports.nats, "nats-port", 0, "port of NATS (default: a free one)")
 	flags.IntVar(&o.ports.health, "health-port", 0, "port of the worker's health and metrics (default: a free one)")
+	flags.IntVar(&o.ports.gateway, "gateway-port", 0, "port of the HTTP API (default: a free one)")
 	flags.IntVar(&o.ports.bank, "bank-port", 0, "port of the bank (default: a free one)")
 	flags.IntVar(&o.ports.control, "control-port", 0, "port of the bank's control API (default: a free one)")
 	flags.DurationVar(&o.wait, "wait", 0, "longest wait for the end (default: 3 minutes and 20 ms for each job)")
 	flags.Usage = func() {
-		_, _ = fmt.Fprintf(out, "devstack runs Postgres, JetStream, a hostile bank and a worker here, and tries to have something paid twice.\n\n"+
+		_, _ = fmt.Fprintf(out, "devstack runs Postgres, JetStream, a hostile bank, a worker and a gateway here, and tries to have something paid twice.\n\n"+
 			"Usage:\n  devstack [flags]\n\nExamples:\n  go run ./cmd/devstack --once\n  go run ./cmd/devstack --once --jobs 20000 --kills 50 --seed 7\n  go run ./cmd/devstack --dir .devstack\n\nFlags:\n%s",
 			flags.FlagUsages())
 	}

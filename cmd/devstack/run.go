@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/paidonce/paidonce/integration/proof"
+	"github.com/paidonce/paidonce/worker/job"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -195,7 +196,7 @@ func (w *watcher) step(ctx context.Context, published bool) (bool, error) {
 		w.say.killed()
 		return false, w.services.worker.kill()
 	}
-	if err := w.services.worker.check(); err != nil {
+	if err := errors.Join(w.services.worker.check(), w.services.gateway.check()); err != nil {
 		return false, err
 	}
 	if time.Since(w.attended) > 250*time.Millisecond {
@@ -262,6 +263,8 @@ func keepRunning(ctx context.Context, s *services) error {
 		return nil
 	case <-s.worker.done():
 		return s.worker.ended()
+	case <-s.gateway.done():
+		return s.gateway.ended()
 	}
 }
 
@@ -270,6 +273,11 @@ func guide(s *services) string {
 
   publish   go run ./cmd/paidonce enqueue --config %[1]s --source %[6]s --route %[7]s --debtor-account cust-4471 \
               --amount 49.00 --currency GBP --name 'A N Example' --iban GB33BUKB20201555555555
+  by HTTP   curl -s http://%[9]s/v1/withdrawals -H "Authorization: Bearer $(cat %[10]s)" \
+              -H 'Idempotency-Key: %[11]s' -H 'Prefer: wait=10' -H 'Content-Type: application/json' \
+              -d '{"route":"%[7]s","debtor_account":"cust-4471","amount":"49.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"}}'
+            (run it again: the same answer, nothing paid twice; http://%[9]s/openapi.json describes it)
+
   look      go run ./cmd/paidonce ops list --config %[1]s
             go run ./cmd/paidonce dead list --config %[1]s
             curl -s %[2]s/oracle/summary            (the bank's own book)
@@ -277,5 +285,6 @@ func guide(s *services) string {
             tail -f %[4]s
             PGPASSWORD=$(cat %[8]s) psql -h 127.0.0.1 -p %[5]d -U paidonce_worker paidonce
   stop      Ctrl-C
-`, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName))
+`, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName),
+		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey())
 }

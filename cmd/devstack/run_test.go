@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -84,6 +85,67 @@ func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
 			t.Errorf("no violation says %q: %q", want, j.Violations)
 		}
 	}
+}
+
+// TestGateway_TheFirstWithdrawalOfTheGuide does what the printed line does, twice, and the proof goes on to hold.
+func TestGateway_TheFirstWithdrawalOfTheGuide(t *testing.T) {
+	var log bytes.Buffer
+	o, err := parseOptions([]string{"--jobs", "16", "--kills", "1", "--calm"}, &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := newProgress(&log)
+	s, err := startServices(t.Context(), o, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	line := guide(s)
+	for n, want := range []int{http.StatusCreated, http.StatusOK} {
+		status, text := followGuide(t, line)
+		if status != want || !strings.Contains(text, `"state":"authorized"`) {
+			t.Errorf("time %d: %d %s, want %d", n+1, status, text, want)
+		}
+	}
+	j, err := prove(t.Context(), o, s, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !j.Held() {
+		t.Errorf("%s\n%s", j, &log)
+	}
+}
+
+// followGuide sends what the guide's curl would.
+func followGuide(t *testing.T, text string) (int, string) {
+	t.Helper()
+	parts := regexp.MustCompile(`(?s)curl -s (\S+/v1/withdrawals) -H "Authorization: Bearer \$\(cat (\S+)\)".*?-H 'Idempotency-Key: ([^']+)' -H 'Prefer: ([^']+)'.*?-d '([^']+)'`).FindStringSubmatch(text)
+	if parts == nil {
+		t.Fatalf("no line for a withdrawal in\n%s", text)
+	}
+	token, err := os.ReadFile(parts[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, parts[1], strings.NewReader(parts[5]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = http.Header{"Authorization": {"Bearer " + string(token)}, "Idempotency-Key": {parts[3]}, "Prefer": {parts[4]}, "Content-Type": {"application/json"}}
+	response, err := (&http.Client{}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
 }
 
 func pay(t *testing.T, s *services) {

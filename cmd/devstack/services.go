@@ -27,7 +27,9 @@ const (
 	partnerID    = "northbank"
 	credentialID = "devstack"
 	passwordName = "database.password"
-	workerGrace  = 10 * time.Second
+
+	sourceTokenName = source + ".token"
+	workerGrace     = 10 * time.Second
 )
 
 // services are everything that runs, in the order in which it is started; it is stopped the other way round.
@@ -40,7 +42,9 @@ type services struct {
 	postgres *stack.Postgres
 	nats     *stack.NATS
 	bank     *bank
-	worker   *worker
+	worker   *product
+	gateway  *product
+	door     string // where the gateway answers requests
 }
 
 // startServices starts everything; on an error it stops what it has started.
@@ -72,24 +76,37 @@ func (s *services) start(ctx context.Context, o options, say *progress) error {
 	if err != nil {
 		return err
 	}
-	health := o.ports.health
-	if health == 0 {
-		if health, err = stack.FreePort(); err != nil {
-			return err
+	return s.startProducts(ctx, o, token, say)
+}
+
+// startProducts starts worker and gateway side by side, as they would run in production.
+func (s *services) startProducts(ctx context.Context, o options, token string, say *progress) error {
+	var addresses [3]string
+	for i, port := range []int{o.ports.health, o.ports.gateway, 0} {
+		var err error
+		if port == 0 {
+			if port, err = stack.FreePort(); err != nil {
+				return err
+			}
 		}
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(health))
-	if err := s.writeConfig(token, listen); err != nil {
+	s.door = addresses[1]
+	if err := s.writeConfig(token, addresses[0]); err != nil {
 		return err
 	}
 	if err := s.provision(ctx); err != nil {
 		return err
 	}
-	say.step("worker")
-	if s.worker, err = startWorker(s.dir, s.config, listen); err != nil {
+	say.step("worker and gateway")
+	var err error
+	if s.worker, err = startProduct(childWorker, s.dir, s.config, addresses[0]); err != nil {
 		return err
 	}
-	return s.worker.awaitReady(ctx)
+	if s.gateway, err = startProduct(childGateway, s.dir, s.config, addresses[2]); err != nil {
+		return err
+	}
+	return errors.Join(s.worker.awaitReady(ctx), s.gateway.awaitReady(ctx))
 }
 
 func (s *services) startPostgres(ctx context.Context, o options, say *progress) error {
@@ -123,6 +140,7 @@ func (s *services) startPostgres(ctx context.Context, o options, say *progress) 
 // within seconds; the rules between them are the same as in production.
 func (s *services) writeConfig(token, health string) error {
 	tokenFile, passwordFile := filepath.Join(s.dir, "bank.token"), filepath.Join(s.dir, passwordName)
+	sourceFile := filepath.Join(s.dir, sourceTokenName)
 	database, err := url.Parse(s.urls.Worker)
 	if err != nil {
 		return errors.New("parse the database URL: it is not one")
@@ -144,13 +162,14 @@ partners:
 routes:
   %s: { partner: %s, currencies: [GBP], max_amount: "250000.00" }
 sources:
-  %s: { routes: [%s] }
+  %s: { routes: [%s], token_file: %q }
 health:   { listen: %q }
-`, s.nats.URL(), database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, health)
+gateway:  { listen: %q, intake_grace: 5s }
+`, s.nats.URL(), database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, sourceFile, health, s.door)
 	s.config = filepath.Join(s.dir, "paidonce.yaml")
-	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password} {
+	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password, sourceFile: rand.Text()} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			return fmt.Errorf("write the worker's configuration: %w", err)
+			return fmt.Errorf("write the configuration: %w", err)
 		}
 	}
 	return nil
@@ -158,7 +177,7 @@ health:   { listen: %q }
 
 // provision makes streams and consumers: workers only bind to them.
 func (s *services) provision(ctx context.Context) error {
-	settings, err := loadConfig(s.config)
+	settings, err := loadConfig(s.config, "")
 	if err != nil {
 		return err
 	}
@@ -180,6 +199,9 @@ func (s *services) connect(role queue.Role, from string) (*nats.Conn, error) {
 
 func (s *services) stop() error {
 	var errs []error
+	if s.gateway != nil {
+		errs = append(errs, s.gateway.stop())
+	}
 	if s.worker != nil {
 		errs = append(errs, s.worker.stop())
 	}
