@@ -29,6 +29,7 @@ const (
 	passwordName = "database.password"
 
 	sourceTokenName = source + ".token"
+	doorName        = "gateway.url"
 	workerGrace     = 10 * time.Second
 )
 
@@ -167,7 +168,8 @@ health:   { listen: %q }
 gateway:  { listen: %q, intake_grace: 5s }
 `, s.nats.URL(), database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, sourceFile, health, s.door)
 	s.config = filepath.Join(s.dir, "paidonce.yaml")
-	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password, sourceFile: rand.Text()} {
+	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password, sourceFile: rand.Text(),
+		filepath.Join(s.dir, doorName): "http://" + s.door} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("write the configuration: %w", err)
 		}

@@ -86,17 +86,19 @@ func TestExamplesParse(t *testing.T) {
 func shellWords(line string) []string {
 	var words []string
 	var word strings.Builder
-	quoted := false
+	quote := ' ' // none
 	for _, r := range strings.TrimSpace(line) + " " {
 		switch {
-		case r == '\'':
-			quoted = !quoted
-		case r == ' ' && !quoted:
+		case r == quote && r != ' ':
+			quote = ' '
+		case (r == '\'' || r == '"') && quote == ' ':
+			quote = r
+		case r == ' ' && quote == ' ':
 			if word.Len() > 0 {
 				words = append(words, word.String())
 			}
 			word.Reset()
-		case (r == '<' || r == '>') && !quoted:
+		case (r == '<' || r == '>') && quote == ' ':
 			return words
 		default:
 			word.WriteRune(r)
