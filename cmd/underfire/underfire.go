@@ -26,12 +26,14 @@ func RunWorker(ctx context.Context, file string, log zerolog.Logger, around Arou
 	return app.RunWorkerWith(ctx, settings, log, around)
 }
 
-// Provision makes the streams and consumers of a configuration file, as `paidonce migrate up` does.
-func Provision(ctx context.Context, file string) error {
+// Provision makes the streams and consumers of a configuration file, as `paidonce migrate up` does. seedFile has the provisioner's nkey seed,
+// which takes the place of the worker's; "" = the broker asks for none.
+func Provision(ctx context.Context, file, seedFile string) error {
 	settings, err := load(file)
 	if err != nil {
 		return err
 	}
+	settings.NATS.NKeyFile = seedFile
 	topology, err := app.Topology(settings)
 	if err != nil {
 		return err

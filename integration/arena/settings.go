@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 // Partner is one bank of a worker's configuration, and the route that leads to it.
@@ -25,6 +27,8 @@ type Settings struct {
 	Sources     []string // each may use every route
 	Health      string   // address; default none
 	Replicas    int      // of the streams; default 1
+
+	Roles stack.NATSRoles // whose worker and operator the worker is; default: the broker lets everybody do everything
 
 	Lease, AckWait, RecordMargin, Timeout, Grace time.Duration // defaults 1.5s, 1.2s, 200ms, 900ms, 3s
 	SweepEvery                                   time.Duration // default 50ms
@@ -77,12 +81,12 @@ func (s Settings) Write(dir string) (string, error) {
 	database.User = url.User(database.User.Username())
 	passwordFile, tokenFile := filepath.Join(dir, "database.password"), filepath.Join(dir, "bank.token")
 	var text strings.Builder
-	_, _ = fmt.Fprintf(&text, `nats:     { url: %q, replicas: %d }
+	_, _ = fmt.Fprintf(&text, `nats:     { url: %q, nkey_seed_file: %q, operator_nkey_seed_file: %q, replicas: %d }
 database: { url: %q, password_file: %q, max_conns: %d, accept_loss: true }
 worker:   { in_flight: %d, lease: %s, ack_wait: %s, record_margin: %s, sweep_every: %s, shutdown_grace: %s }
 health:   { listen: %q }
 partners:
-`, s.BrokerURL, s.Replicas, database.String(), passwordFile, s.MaxConns, s.InFlight, s.Lease, s.AckWait, s.RecordMargin, s.SweepEvery, s.Grace, s.Health)
+`, s.BrokerURL, s.Roles.Worker, s.Roles.Operator, s.Replicas, database.String(), passwordFile, s.MaxConns, s.InFlight, s.Lease, s.AckWait, s.RecordMargin, s.SweepEvery, s.Grace, s.Health)
 	var routes []string
 	for _, p := range s.Partners {
 		routes = append(routes, p.Route)

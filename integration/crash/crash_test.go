@@ -34,7 +34,16 @@ func TestMain(m *testing.M) {
 func TestB8_KilledAtEveryStep(t *testing.T) {
 	cells := matrix(*allCells || *oneCell != "")
 	cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.name(), *oneCell) })
-	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
+	count := min(*lanes, len(cells))
+	var routes []string
+	for n := range count {
+		routes = append(routes, laneRoute(n))
+	}
+	roles, err := stack.MakeNATSRoles(t.TempDir(), map[string][]string{source: routes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true, ConfigFile: roles.ConfigFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +52,7 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	nc, err := queue.Connect(nats.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, Log: zerolog.Nop()})
+	nc, err := queue.Connect(nats.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: roles.Publishers[source], Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +69,8 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 	close(todo)
 	var running sync.WaitGroup
 	var keys, parked atomic.Int64
-	for n := range min(*lanes, len(cells)) {
-		l := newLane(t, n, nats, publisher)
+	for n := range count {
+		l := newLane(t, n, nats, roles, publisher)
 		running.Go(func() {
 			for c := range todo {
 				t.Run(c.name(), func(t *testing.T) {

@@ -37,7 +37,7 @@ const patience = 45 * time.Second
 type lane struct {
 	route, partner string
 	urls           stack.DatabaseURLs
-	broker         string // URL
+	witness        string // URL of the broker
 	brokerAddress  string
 	config         string
 	bank           *arena.Bank
@@ -52,9 +52,15 @@ type lane struct {
 	sending map[string]bool // partner keys that the armed child is sending
 }
 
-func newLane(t *testing.T, n int, nats *stack.NATS, publisher *queue.Publisher) *lane {
+func laneRoute(n int) string { return fmt.Sprintf("lane-%d", n) }
+
+func newLane(t *testing.T, n int, nats *stack.NATS, roles stack.NATSRoles, publisher *queue.Publisher) *lane {
 	t.Helper()
-	l := &lane{route: fmt.Sprintf("lane-%d", n), partner: fmt.Sprintf("bank-%d", n), urls: stack.Databases(t), broker: nats.URL(),
+	witness, err := roles.Witness(nats.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lane{route: laneRoute(n), partner: fmt.Sprintf("bank-%d", n), urls: stack.Databases(t), witness: witness,
 		brokerAddress: strings.TrimPrefix(nats.URL(), "nats://"), publisher: publisher, sending: map[string]bool{}}
 	check := func(err error) {
 		t.Helper()
@@ -62,7 +68,6 @@ func newLane(t *testing.T, n int, nats *stack.NATS, publisher *queue.Publisher) 
 			t.Fatal(err)
 		}
 	}
-	var err error
 	l.pool, err = pgxpool.New(t.Context(), l.urls.Superuser)
 	check(err)
 	t.Cleanup(l.pool.Close)
@@ -82,10 +87,10 @@ func newLane(t *testing.T, n int, nats *stack.NATS, publisher *queue.Publisher) 
 	l.log, err = os.Create(filepath.Join(dir, "worker.log"))
 	check(err)
 	t.Cleanup(func() { _ = l.log.Close() })
-	l.config, err = arena.Settings{BrokerURL: l.broker, DatabaseURL: l.urls.Worker, Sources: []string{source},
+	l.config, err = arena.Settings{BrokerURL: nats.URL(), Roles: roles, DatabaseURL: l.urls.Worker, Sources: []string{source},
 		Partners: []arena.Partner{{ID: l.partner, Route: l.route, BaseURL: l.bank.URL}}}.Write(dir)
 	check(err)
-	check(underfire.Provision(t.Context(), l.config))
+	check(underfire.Provision(t.Context(), l.config, roles.Provisioner))
 	return l
 }
 
@@ -334,7 +339,7 @@ func (l *lane) prove(ctx context.Context) (*proof.Judgement, error) {
 		return nil, err
 	}
 	defer last.Kill()
-	w, err := proof.Open(ctx, proof.Places{LedgerURL: l.urls.Superuser, BrokerURL: l.broker, Routes: []string{l.route}, BankURLs: []string{l.bank.ControlURL}})
+	w, err := proof.Open(ctx, proof.Places{LedgerURL: l.urls.Superuser, BrokerURL: l.witness, Routes: []string{l.route}, BankURLs: []string{l.bank.ControlURL}})
 	if err != nil {
 		return nil, err
 	}

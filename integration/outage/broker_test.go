@@ -188,9 +188,9 @@ func TestL4_KilledBetweenCommitAndPublish(t *testing.T) {
 }
 
 // cluster starts three servers that know each other, and gives their addresses as clients want them.
-func cluster(t *testing.T) ([]*stack.NATSProcess, string) {
+func cluster(t *testing.T, roles stack.NATSRoles) ([]*stack.NATSProcess, string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Dir(roles.ConfigFile) // what a configuration includes is sought beside it
 	var clients, routes []string
 	ports := [3]int{}
 	for i := range ports {
@@ -203,7 +203,7 @@ func cluster(t *testing.T) ([]*stack.NATSProcess, string) {
 	servers := make([]*stack.NATSProcess, 3)
 	for i := range servers {
 		file := filepath.Join(dir, fmt.Sprintf("n%d.conf", i))
-		check(t, os.WriteFile(file, fmt.Appendf(nil, "server_name: n%d\ncluster { name: c, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
+		check(t, os.WriteFile(file, fmt.Appendf(nil, "include ./accounts.conf\nserver_name: n%d\ncluster { name: c, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
 			i, ports[i], strings.Join(routes, ", ")), 0o600))
 		go func() {
 			var err error
@@ -224,9 +224,9 @@ func cluster(t *testing.T) ([]*stack.NATSProcess, string) {
 // TestNATS_ClusterLosesItsLeaderUnderLoad kills, each time, the server that leads the jobs stream.
 func TestNATS_ClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	var servers []*stack.NATSProcess
-	r := newRig(t, setup{bank: hostile(), settings: arena.Settings{Replicas: 3}, broker: func(t *testing.T) string {
+	r := newRig(t, setup{bank: hostile(), settings: arena.Settings{Replicas: 3}, broker: func(t *testing.T, roles stack.NATSRoles) string {
 		var urls string
-		servers, urls = cluster(t)
+		servers, urls = cluster(t, roles)
 		return urls
 	}})
 	r.start(t, "", nil)

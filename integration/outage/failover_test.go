@@ -84,7 +84,7 @@ func (r *rig) recover(t *testing.T, since time.Time) {
 	}
 	_, err = l.Recover(t.Context(), "failover", "outage")
 	check(t, err)
-	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RoleOperator, Log: zerolog.Nop()})
+	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RoleOperator, NKeySeedFile: r.roles.Operator, Log: zerolog.Nop()})
 	check(t, err)
 	defer nc.Close()
 	_, err = queue.Rewind(t.Context(), nc, since)

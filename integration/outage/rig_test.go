@@ -105,7 +105,7 @@ type setup struct {
 	bank     banksim.Options
 	postgres map[string]string // settings of the server
 	settings arena.Settings
-	broker   func(t *testing.T) (url string) // default: one server as a child
+	broker   func(t *testing.T, roles stack.NATSRoles) (url string) // default: one server as a child
 }
 
 // rig is one private world.
@@ -114,6 +114,8 @@ type rig struct {
 	urls      stack.DatabaseURLs
 	broker    *stack.NATSProcess // nil where the test has its own
 	brokerURL string
+	roles     stack.NATSRoles
+	witness   string // URL of the broker
 	bank      *arena.Bank
 	toLedger  *proxy.Proxy
 	toBroker  *proxy.Proxy
@@ -154,7 +156,11 @@ func newRig(t *testing.T, with setup) *rig {
 	r.urls, err = r.postgres.CreateDatabase(t.Context(), "paidonce")
 	check(t, err)
 	r.execute(t, "CREATE INDEX outage_partner_key ON attempts (partner_key)") // of the bank's check
+	r.roles, err = stack.MakeNATSRoles(filepath.Join(r.dir, "roles"), nil)    // source and route are those of the files
+	check(t, err)
 	r.startBroker(t, with)
+	r.witness, err = r.roles.Witness(r.brokerURL)
+	check(t, err)
 	r.bank, err = arena.StartBank(t.Context(), r.urls.Superuser, with.bank)
 	check(t, err)
 	t.Cleanup(func() {
@@ -167,7 +173,7 @@ func newRig(t *testing.T, with setup) *rig {
 	s := with.settings
 	s.DatabaseURL, s.Sources = moved(t, r.urls.Worker, r.toLedger), []string{source}
 	s.Partners = []arena.Partner{{ID: partner, Route: route, BaseURL: moved(t, r.bank.URL, r.toBank)}}
-	s.BrokerURL = r.brokerURL
+	s.BrokerURL, s.Roles = r.brokerURL, r.roles
 	if with.broker == nil {
 		r.toBroker = through(t, r.brokerURL)
 		s.BrokerURL = moved(t, r.brokerURL, r.toBroker)
@@ -183,7 +189,7 @@ func newRig(t *testing.T, with setup) *rig {
 		}
 		_ = r.log.Close()
 	})
-	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RolePublisher, Source: source, Log: zerolog.Nop()})
+	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: r.roles.Publishers[source], Log: zerolog.Nop()})
 	check(t, err)
 	t.Cleanup(nc.Close)
 	r.publisher, err = queue.NewPublisher(nc, queue.PublisherOptions{})
@@ -194,11 +200,11 @@ func newRig(t *testing.T, with setup) *rig {
 func (r *rig) startBroker(t *testing.T, with setup) {
 	t.Helper()
 	if with.broker != nil {
-		r.brokerURL = with.broker(t)
+		r.brokerURL = with.broker(t, r.roles)
 		return
 	}
 	var err error
-	r.broker, err = stack.StartNATSProcess(stack.NATSOptions{Dir: filepath.Join(r.dir, "nats")})
+	r.broker, err = stack.StartNATSProcess(stack.NATSOptions{Dir: filepath.Join(r.dir, "nats"), ConfigFile: r.roles.ConfigFile})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := r.broker.Shutdown(); err != nil {
@@ -212,7 +218,7 @@ func (r *rig) startBroker(t *testing.T, with setup) {
 func (r *rig) provision(t *testing.T) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the streams are made", func(ctx context.Context) (bool, error) {
-		err := underfire.Provision(ctx, r.config)
+		err := underfire.Provision(ctx, r.config, r.roles.Provisioner)
 		return err == nil, err
 	})
 }
@@ -307,7 +313,7 @@ func (r *rig) count(t *testing.T, query string, args ...any) int {
 // jetstream is the broker seen by one who may do everything.
 func (r *rig) jetstream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(r.brokerURL, nats.MaxReconnects(-1))
+	nc, err := nats.Connect(r.witness, nats.MaxReconnects(-1))
 	check(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
@@ -337,7 +343,7 @@ func eventually(t *testing.T, within time.Duration, what string, holds func(cont
 // prove lets everything come to rest and judges it.
 func (r *rig) prove(t *testing.T) *proof.Judgement {
 	t.Helper()
-	w, err := proof.Open(t.Context(), proof.Places{LedgerURL: r.urls.Superuser, BrokerURL: r.brokerURL, Routes: []string{route}, BankURLs: []string{r.bank.ControlURL}})
+	w, err := proof.Open(t.Context(), proof.Places{LedgerURL: r.urls.Superuser, BrokerURL: r.witness, Routes: []string{route}, BankURLs: []string{r.bank.ControlURL}})
 	check(t, err)
 	defer w.Close()
 	calm := 0

@@ -40,6 +40,8 @@ type world struct {
 	postgres  *stack.Postgres
 	urls      stack.DatabaseURLs
 	nats      *stack.NATSProcess
+	roles     stack.NATSRoles
+	witness   string // URL of the broker
 	banks     []*arena.Bank
 	proxies   map[target]*proxy.Proxy
 	config    string
@@ -79,7 +81,14 @@ func (w *world) startStores(ctx context.Context, _ options) error {
 	if err := w.execute(ctx, "CREATE INDEX soak_partner_key ON attempts (partner_key)"); err != nil { // of the banks' check
 		return err
 	}
-	w.nats, err = stack.StartNATSProcess(stack.NATSOptions{Dir: filepath.Join(w.held.Path(), "nats")})
+	if w.roles, err = stack.MakeNATSRoles(filepath.Join(w.held.Path(), "roles"), nil); err != nil {
+		return err
+	}
+	w.nats, err = stack.StartNATSProcess(stack.NATSOptions{Dir: filepath.Join(w.held.Path(), "nats"), ConfigFile: w.roles.ConfigFile})
+	if err != nil {
+		return err
+	}
+	w.witness, err = w.roles.Witness(w.nats.URL())
 	return err
 }
 
@@ -138,7 +147,7 @@ func (w *world) configure(ctx context.Context, _ options) error {
 	}
 	var err error
 	w.config, err = arena.Settings{
-		BrokerURL: w.through(toBroker, w.nats.URL()), DatabaseURL: w.through(toLedger, w.urls.Worker), Sources: sources, MaxConns: 8,
+		BrokerURL: w.through(toBroker, w.nats.URL()), Roles: w.roles, DatabaseURL: w.through(toLedger, w.urls.Worker), Sources: sources, MaxConns: 8,
 		Lease: lease, AckWait: ackWait, LookUps: "[300ms, 500ms, 1s, 2s, 2s, 2s]",
 		Partners: []arena.Partner{
 			{ID: referencePartner, Route: referenceRoute, BaseURL: w.through(toBank, w.banks[0].URL)},
@@ -148,7 +157,7 @@ func (w *world) configure(ctx context.Context, _ options) error {
 	if err != nil {
 		return err
 	}
-	return underfire.Provision(ctx, w.config)
+	return underfire.Provision(ctx, w.config, w.roles.Provisioner)
 }
 
 func (w *world) connect(ctx context.Context, _ options) error {
@@ -156,7 +165,7 @@ func (w *world) connect(ctx context.Context, _ options) error {
 	if w.person, err = ledger.Open(ctx, w.urls.Owner, ledger.Options{MaxConns: 2}); err != nil {
 		return err
 	}
-	if w.nc, err = queue.Connect(w.nats.URL(), queue.ConnectOptions{Role: queue.RoleGateway, Log: zerolog.Nop()}); err != nil {
+	if w.nc, err = queue.Connect(w.nats.URL(), queue.ConnectOptions{Role: queue.RoleGateway, NKeySeedFile: w.roles.Gateway, Log: zerolog.Nop()}); err != nil {
 		return err
 	}
 	w.publisher, err = queue.NewPublisher(w.nc, queue.PublisherOptions{})
@@ -164,7 +173,7 @@ func (w *world) connect(ctx context.Context, _ options) error {
 }
 
 func (w *world) places() proof.Places {
-	return proof.Places{LedgerURL: w.urls.Superuser, BrokerURL: w.nats.URL(), Routes: []string{referenceRoute, oddRoute},
+	return proof.Places{LedgerURL: w.urls.Superuser, BrokerURL: w.witness, Routes: []string{referenceRoute, oddRoute},
 		BankURLs: []string{w.banks[0].ControlURL, w.banks[1].ControlURL}}
 }
 

@@ -85,14 +85,21 @@ func MakeNATSRoles(dir string, sources map[string][]string) (NATSRoles, error) {
 	return r, nil
 }
 
-// Witness is the URL of a server for those who look at things that no role of paidonce may see.
+// Witness is the URL of a server, or of several with commas between them, for those who look at things that no role of paidonce may see. Without roles it is the server's own.
 func (r NATSRoles) Witness(server string) (string, error) {
-	at, err := url.Parse(server)
-	if err != nil {
-		return "", errors.New("parse the URL of nats: it is not one")
+	if r.ConfigFile == "" {
+		return server, nil
 	}
-	at.User = url.UserPassword(witness, r.password)
-	return at.String(), nil
+	var all []string
+	for one := range strings.SplitSeq(server, ",") {
+		at, err := url.Parse(one)
+		if err != nil {
+			return "", errors.New("parse the URL of nats: it is not one")
+		}
+		at.User = url.UserPassword(witness, r.password)
+		all = append(all, at.String())
+	}
+	return strings.Join(all, ","), nil
 }
 
 // perSource repeats what the files say about their publisher for each source.

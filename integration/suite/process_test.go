@@ -44,7 +44,9 @@ const otherRoute = "gbp-other"
 func newProcess(t *testing.T, settings arena.Settings) *process {
 	t.Helper()
 	p := &process{dir: t.TempDir()}
-	server, err := stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(p.dir, "nats"), NoSync: true})
+	roles, err := stack.MakeNATSRoles(filepath.Join(p.dir, "roles"), map[string][]string{workertest.SourceName: {workertest.RouteName, otherRoute}})
+	check(t, err)
+	server, err := stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(p.dir, "nats"), NoSync: true, ConfigFile: roles.ConfigFile})
 	check(t, err)
 	t.Cleanup(func() { report(t, server.Shutdown()) })
 	urls := stack.Databases(t)
@@ -61,15 +63,18 @@ func newProcess(t *testing.T, settings arena.Settings) *process {
 	p.health = fmt.Sprintf("127.0.0.1:%d", port)
 	settings.BrokerURL, settings.DatabaseURL, settings.Health, settings.Sources = server.URL(), urls.Worker, p.health, []string{workertest.SourceName}
 	settings.Partners = []arena.Partner{{ID: "slowbank", Route: workertest.RouteName, BaseURL: p.slow.URL}, {ID: "otherbank", Route: otherRoute, BaseURL: p.other.URL}}
+	settings.Roles = roles
 	p.config, err = settings.Write(p.dir)
 	check(t, err)
-	check(t, underfire.Provision(t.Context(), p.config))
-	pub, err := queue.Connect(server.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: workertest.SourceName, Log: zerolog.Nop()})
+	check(t, underfire.Provision(t.Context(), p.config, roles.Provisioner))
+	pub, err := queue.Connect(server.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: workertest.SourceName, NKeySeedFile: roles.Publishers[workertest.SourceName], Log: zerolog.Nop()})
 	check(t, err)
 	t.Cleanup(pub.Close)
 	p.publisher, err = queue.NewPublisher(pub, queue.PublisherOptions{})
 	check(t, err)
-	nc, err := nats.Connect(server.URL())
+	witness, err := roles.Witness(server.URL())
+	check(t, err)
+	nc, err := nats.Connect(witness)
 	check(t, err)
 	t.Cleanup(nc.Close)
 	p.js, err = jetstream.New(nc)

@@ -183,7 +183,11 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
+	roles, err := stack.MakeNATSRoles(filepath.Join(held.Path(), "roles"), map[string][]string{source: {route}})
+	if err != nil {
+		return err
+	}
+	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true, ConfigFile: roles.ConfigFile})
 	if err != nil {
 		return err
 	}
@@ -201,7 +205,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { p.process.Kill() }()
-	j, err := attack(ctx, held.Path(), nats.URL(), urls, bank, p)
+	j, err := attack(ctx, held.Path(), nats.URL(), roles, urls, bank, p)
 	if err != nil {
 		return err
 	}
@@ -213,13 +217,13 @@ func run(ctx context.Context, out io.Writer) (err error) {
 }
 
 // attack loads two workers behind the pooler, disturbs its sessions, and judges.
-func attack(ctx context.Context, dir, broker string, urls stack.DatabaseURLs, bank *arena.Bank, p *pooler) (*proof.Judgement, error) {
-	config, err := arena.Settings{BrokerURL: broker, DatabaseURL: p.url(urls.Worker), Sources: []string{source}, MaxConns: 16,
+func attack(ctx context.Context, dir, broker string, roles stack.NATSRoles, urls stack.DatabaseURLs, bank *arena.Bank, p *pooler) (*proof.Judgement, error) {
+	config, err := arena.Settings{BrokerURL: broker, Roles: roles, DatabaseURL: p.url(urls.Worker), Sources: []string{source}, MaxConns: 16,
 		Partners: []arena.Partner{{ID: partner, Route: route, BaseURL: bank.URL}}}.Write(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := underfire.Provision(ctx, config); err != nil {
+	if err := underfire.Provision(ctx, config, roles.Provisioner); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "worker.log"))
@@ -234,7 +238,7 @@ func attack(ctx context.Context, dir, broker string, urls stack.DatabaseURLs, ba
 		}
 		defer w.Kill()
 	}
-	all, err := load(ctx, broker, func(n int) error {
+	all, err := load(ctx, broker, roles, func(n int) error {
 		switch n {
 		case 100, 200:
 			return terminate(ctx, urls)
@@ -247,7 +251,11 @@ func attack(ctx context.Context, dir, broker string, urls stack.DatabaseURLs, ba
 	if err != nil {
 		return nil, err
 	}
-	w, err := proof.Open(ctx, proof.Places{LedgerURL: urls.Superuser, BrokerURL: broker, Routes: []string{route}, BankURLs: []string{bank.ControlURL}})
+	witness, err := roles.Witness(broker)
+	if err != nil {
+		return nil, err
+	}
+	w, err := proof.Open(ctx, proof.Places{LedgerURL: urls.Superuser, BrokerURL: witness, Routes: []string{route}, BankURLs: []string{bank.ControlURL}})
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +279,8 @@ func attack(ctx context.Context, dir, broker string, urls stack.DatabaseURLs, ba
 }
 
 // load publishes a mixture, ten messages at a time, and calls disturb with how many were published.
-func load(ctx context.Context, broker string, disturb func(int) error) (proof.Publication, error) {
-	nc, err := queue.Connect(broker, queue.ConnectOptions{Role: queue.RolePublisher, Source: source, Log: zerolog.Nop()})
+func load(ctx context.Context, broker string, roles stack.NATSRoles, disturb func(int) error) (proof.Publication, error) {
+	nc, err := queue.Connect(broker, queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: roles.Publishers[source], Log: zerolog.Nop()})
 	if err != nil {
 		return proof.Publication{}, err
 	}
