@@ -67,6 +67,9 @@ func (k *checker) process() {
 	if c.NATS.OperatorCredsFile != "" && c.NATS.OperatorNKeyFile != "" {
 		k.say("nats.operator_nkey_seed_file", "and nats.operator_creds_file exclude each other")
 	}
+	if c.NATS.GatewayCredsFile != "" && c.NATS.GatewayNKeyFile != "" {
+		k.say("nats.gateway_nkey_seed_file", "and nats.gateway_creds_file exclude each other")
+	}
 	if (c.NATS.TLSCertFile == "") != (c.NATS.TLSKeyFile == "") {
 		k.say("nats.tls_key_file", "and nats.tls_cert_file belong together")
 	}

@@ -29,6 +29,8 @@ type NATS struct {
 
 	OperatorCredsFile string
 	OperatorNKeyFile  string
+	GatewayCredsFile  string
+	GatewayNKeyFile   string
 
 	TLSCAFile    string
 	TLSCertFile  string

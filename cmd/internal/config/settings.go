@@ -41,6 +41,10 @@ func processSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.NATS.OperatorCredsFile }},
 		{Path: "nats.operator_nkey_seed_file", Meaning: "nkey seed of the operator's role; without one a worker under a seed of its own runs no janitor",
 			at: func(c *Config, _ string) any { return &c.NATS.OperatorNKeyFile }},
+		{Path: "nats.gateway_creds_file", Meaning: "credentials file of the gateway's role, where one process or one file serves worker and gateway",
+			at: func(c *Config, _ string) any { return &c.NATS.GatewayCredsFile }},
+		{Path: "nats.gateway_nkey_seed_file", Meaning: "nkey seed of the gateway's role; without one a gateway takes nats.nkey_seed_file",
+			at: func(c *Config, _ string) any { return &c.NATS.GatewayNKeyFile }},
 		{Path: "nats.tls_ca_file", Meaning: "CA certificates that the broker's certificate must chain to",
 			at: func(c *Config, _ string) any { return &c.NATS.TLSCAFile }},
 		{Path: "nats.tls_cert_file", Meaning: "client certificate for the broker",
@@ -138,7 +142,7 @@ func sourceSettings() []Setting {
 			at: field(func(s *Source) any { return &s.Routes })},
 		{Path: "sources.<name>.keys", Default: "require", Meaning: "a request without a key is refused (require) or given one and counted (warn)",
 			at: field(func(s *Source) any { return &s.Keys })},
-		{Path: "sources.<name>.token_file", Meaning: "file with the source's bearer token",
+		{Path: "sources.<name>.token_file", Meaning: "file with the source's bearer tokens, one a line, each as it is or as sha256: and its digest",
 			at: field(func(s *Source) any { return &s.TokenFile })},
 	}
 }

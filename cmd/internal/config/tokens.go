@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// SourceTokens reads the bearer tokens of a source, one per line, so that a new one can be valid before the old one is taken away. Empty
-// lines and lines that begin with # are none.
+// SourceTokens reads the bearer tokens of a source (or what stands for them, see gateway.Tokens), one per line, so that a new one can be valid
+// before the old one is taken away. Empty lines and lines that begin with # are none.
 func (c *Config) SourceTokens(name string) ([]Secret, error) {
 	path := "sources." + name + ".token_file"
 	file := c.Sources[name].TokenFile

@@ -7,7 +7,7 @@
 //     operation and get equal answers. The fingerprint is judged before anything else; a conflicting request is told nothing of the first.
 //  3. The source comes from the token, never from the body. A source sees and cancels its own operations only.
 //  4. Failures of infrastructure are never stored as answers: the same request may be repeated. Rejections are outcomes, and are stored.
-//  5. The broker may be away: what was accepted is published later, and the sweep works it after a grace in any case.
+//  5. The broker may be away: what was accepted is published later, and the sweep works it after a grace (gateway.intake_grace) in any case.
 //
 // # What may not be relied on
 //

@@ -74,6 +74,20 @@ func TestTokens_RotationWithOverlap(t *testing.T) {
 	want(first, "")
 	want(second, "wallet")
 	want(shopToken, "shop")
+	const digest = "sha256:f5d7a05d58afa3d25e62babe16e2297d1576053ab213ef0c22fb7fe73da245c5" // of the first
+	replace(digest, second)
+	want(first, "wallet")
+	want(second, "wallet")
+	want(digest, "") // who has read the file has no token
+	replace(second)
+	for _, wrong := range []string{"sha256:", digest[:70], digest + "0", digest[:70] + "g"} {
+		if err := tokens.Replace(map[string][]string{"wallet": {wrong}}); err == nil || strings.Contains(err.Error(), digest[10:60]) {
+			t.Errorf("%q: error %v", wrong, err)
+		}
+	}
+	if err := tokens.Replace(map[string][]string{"wallet": {first}, "shop": {digest}}); err == nil {
+		t.Error("two sources have one token, once as its digest")
+	}
 	for _, wrong := range []map[string][]string{{"wallet": {"short"}}, {"wallet": {first}, "shop": {first}}} {
 		if err := tokens.Replace(wrong); err == nil || strings.Contains(err.Error(), first) || strings.Contains(err.Error(), "short\"") {
 			t.Errorf("error %v", err)
