@@ -56,7 +56,7 @@ func (l *load) verify(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read event %d of %d: %w", a.events+1, last, err)
 		}
-		if err := a.add(message); err != nil {
+		if err := a.add(message.Data(), message.Headers().Get(jetstream.MsgIDHeader)); err != nil {
 			return err
 		}
 		if time.Since(begun) > 10*time.Minute {
@@ -66,9 +66,9 @@ func (l *load) verify(ctx context.Context) error {
 	return a.judge(l.operations)
 }
 
-func (a *account) add(message jetstream.Msg) error {
+func (a *account) add(body []byte, messageID string) error {
 	var e published
-	if err := json.Unmarshal(message.Data(), &e); err != nil {
+	if err := json.Unmarshal(body, &e); err != nil {
 		return fmt.Errorf("read event: %w", err)
 	}
 	key, err := uuid.Parse(e.Key)
@@ -76,7 +76,7 @@ func (a *account) add(message jetstream.Msg) error {
 		return fmt.Errorf("read event: %w", err)
 	}
 	a.events++
-	if e.EventID != e.Key+"."+e.Type || message.Headers().Get(jetstream.MsgIDHeader) != e.EventID {
+	if e.EventID != e.Key+"."+e.Type || messageID != e.EventID {
 		a.badNames++
 	}
 	if n := a.seen[key]; n > 1 || e.Type != [2]string{"accepted", "authorized"}[n] {
