@@ -61,6 +61,7 @@ WITH guard AS MATERIALIZED (
   SELECT w.*, paused,
          NOT paused AND coalesce(w.not_before <= now(), true) AND coalesce(w.not_after > now(), true) AS start,
          coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity')
+         OR CASE WHEN g.doubt_before > '-infinity' THEN coalesce(` + madeAt + ` < g.doubt_before, false) ELSE false END -- published again since
          OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
     FROM guard g
    CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::text[], $9::timestamptz[],

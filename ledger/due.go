@@ -16,10 +16,10 @@ const pauseCovers = `EXISTS (SELECT FROM pauses p WHERE p.scope = 'all' OR (p.sc
 // deadlock with claim and record. What a pause covers is put off instead, as it stands.
 const claimDue = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
 ), picked AS MATERIALIZED (
   SELECT d.operation_id FROM due d, guard WHERE d.partner = $1 AND NOT d.parked AND d.due_at <= now()
-   ORDER BY d.due_at LIMIT $2 FOR UPDATE OF d SKIP LOCKED
+   ORDER BY d.due_at LIMIT $2::int8 + CASE WHEN EXISTS (SELECT FROM pauses) THEN 1000 ELSE 0 END FOR UPDATE OF d SKIP LOCKED
 ), locked AS MATERIALIZED (
   SELECT o.id, o.state AS before, o.paused, o.put_off
     FROM picked p CROSS JOIN LATERAL (
@@ -27,16 +27,21 @@ WITH guard AS MATERIALIZED (
         FROM operations o CROSS JOIN LATERAL (SELECT ` + pauseCovers + ` AS paused) AS pause
        WHERE o.id = p.operation_id AND (o.state = 'open' OR (o.state = 'claimed' AND o.lease_until <= now()))
          FOR UPDATE OF o SKIP LOCKED) AS o
+), chosen AS MATERIALIZED ( -- what a pause covers takes nobody's place
+  SELECT l.id, l.before, l.paused, l.put_off, row_number() OVER (PARTITION BY l.put_off) AS place FROM locked l
 ), put_off AS (
-  UPDATE due d SET due_at = now() + interval '15 s' + random() * interval '15 s' FROM locked l WHERE l.put_off AND d.operation_id = l.id
+  UPDATE due d SET due_at = now() + interval '15 s' + random() * interval '15 s' FROM chosen l WHERE l.put_off AND d.operation_id = l.id
 ), claimed AS (
   UPDATE operations o
      SET state = 'claimed', fence = o.fence + 1, unobserved = o.unobserved + 1, claim_token = $3, lease_until = now() + $4::int8 * interval '1 ms',
          held = false,
          -- never attempted here, but older than a failover: somebody may have sent it under a claim that was lost
-         in_doubt = o.in_doubt OR (o.first_sent_at IS NULL AND o.created_at < g.doubt_before),
-         first_sent_at = coalesce(o.first_sent_at, CASE WHEN o.created_at < g.doubt_before THEN o.created_at END)
-    FROM locked l, guard g WHERE o.id = l.id AND NOT l.put_off
+         in_doubt = o.in_doubt OR (o.first_sent_at IS NULL AND lost.claim),
+         first_sent_at = coalesce(o.first_sent_at, CASE WHEN lost.claim THEN o.created_at END)
+    FROM chosen l JOIN operations c ON c.id = l.id CROSS JOIN guard g
+   CROSS JOIN LATERAL (SELECT c.created_at < g.doubt_before
+      OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = c.key) ELSE false END AS claim) AS lost
+   WHERE o.id = l.id AND NOT l.put_off AND l.place <= $2
   RETURNING l.paused, o.id, o.key, o.fence, o.unobserved - 1 AS unobserved, l.before, o.source, o.route, o.partner, o.partner_key, o.epoch, o.in_doubt,
             o.first_sent_at, o.created_at
 ), leased AS (

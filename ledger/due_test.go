@@ -439,7 +439,9 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 	}
 	never.NotBefore = time.Time{}
 	wantAnswer(t, db.Ledger, never, ledger.Scheduled) // the sweep's, which looks it up first
-	if got := mustClaimInDoubt(t, db, newWishAt(recovery.Before.Add(time.Second)), false); got.OperationID < 10000000 {
+	fresh := newWishAt(recovery.Before.Add(time.Second))
+	fresh.Key = uuid.New() // a random key says nothing of its age
+	if got := mustClaimInDoubt(t, db, fresh, false); got.OperationID < 10000000 {
 		t.Errorf("id %d may have been issued before the failover", got.OperationID)
 	}
 }

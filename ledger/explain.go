@@ -74,6 +74,8 @@ func (s *Summary) targets() []any {
 
 // Explain returns everything known of one key, read in one snapshot, or ErrNotFound.
 func (l *Ledger) Explain(ctx context.Context, key uuid.UUID) (Explanation, error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	var e Explanation
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, l.pool, options, func(tx pgx.Tx) error {
@@ -200,6 +202,8 @@ type Gauges struct {
 
 // Gauges counts what is unfinished. A claimed operation within its lease is at work, not in doubt.
 func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	g := Gauges{Unfinished: map[State]int64{}, InDoubtMinor: map[string]int64{}, OldestInDoubt: map[string]time.Time{}}
 	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var oldest, lag int64

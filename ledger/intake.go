@@ -66,20 +66,21 @@ type Standing struct {
 // accept records what is new. Rows are inserted in the order of their keys, as claims are. Where the key is there already nothing happens;
 // an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row. A key that says of
 // itself (version 7) that it was made before the ledger was recovered may have been on record, and sent, on the server that was lost: it is
-// asked after before it is sent.
+// asked after before it is sent. So is a key of which evidence came without an operation.
 const accept = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
 ), wish AS MATERIALIZED (
   SELECT w.key, w.version, w.fingerprint, w.source, w.route, w.partner, w.debtor_account, w.amount_minor, w.currency, w.not_before, w.not_after,
-         w.body, w.traceparent, w.grace, CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before ELSE false END AS doubt
+         w.body, w.traceparent, w.grace, coalesce(CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before END, false)
+         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
     FROM guard g CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::text[],
                                  $10::timestamptz[], $11::timestamptz[], $12::bytea[], $13::text[], $14::int8[])
       AS w(key, version, fingerprint, source, route, partner, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent, grace)
 ), accepted AS (
   INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
-  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', coalesce(doubt, false),
-         CASE WHEN doubt THEN ` + madeAt + ` END
+  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', doubt,
+         CASE WHEN doubt THEN least(` + madeAt + `, now()) - interval '1 ms' END
     FROM wish w ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
   RETURNING id, key, in_doubt

@@ -51,6 +51,8 @@ type standing struct {
 // token alone, since ids and fences can be issued again after a failover. wanted is the record that found itself fenced, if any.
 func (l *Ledger) keepEvidence(ctx context.Context, claim Claim, facts []Fact, wanted Record) RecordResult {
 	results, err := onceMore(ctx, []Claim{claim}, func(ctx context.Context, _ []Claim) ([]RecordResult, error) {
+		ctx, cancel := l.bound(ctx)
+		defer cancel()
 		var result RecordResult
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {
 			if _, err = tx.Exec(ctx, setLimits, l.limits...); err != nil {

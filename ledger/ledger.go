@@ -93,6 +93,8 @@ func openPool(ctx context.Context, cfg *pgxpool.Config, opt Options) (*Ledger, e
 // backend. A pooler gives every client a process number of its own, so one connection is made to ask: a direct one is told the number of
 // the very backend that answers.
 func prepareWhereDirect(ctx context.Context, cfg *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*cfg.ConnectTimeout) // the pool waits for us without a bound
+	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, cfg.Copy())
 	if err != nil {
 		return err
@@ -126,6 +128,8 @@ const setLimits = `SELECT set_config('lock_timeout', $1, true), set_config('stat
 // Check says whether claims can be made on this database: the schema is one this program knows, and server and timeline are those the
 // ledger remembers. The error says which command to run.
 func (l *Ledger) Check(ctx context.Context) error {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	var known bool
 	if err := l.pool.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&known); err != nil {
 		return fmt.Errorf("read schema version: %w", err)
@@ -177,6 +181,8 @@ const atHome = `timeline = ` + currentTimeline + ` AND system_identifier = (SELE
 
 // Identity reads both sides.
 func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	var id Identity
 	err := l.pool.QueryRow(ctx, `
 		SELECT i.system_identifier, i.timeline, nullif(i.doubt_before, '-infinity'), c.system_identifier::text, `+currentTimeline+`

@@ -24,7 +24,19 @@ type modelled struct {
 	claim      ledger.Claim   // the latest
 	stale      []ledger.Claim // lost to somebody else
 	sent       bool
-	mismatch   bool // on record: nothing but a person decides beside it
+	mismatch   bool               // on record: nothing but a person decides beside it
+	spoke      map[uuid.UUID]bool // claims whose facts are on record; what they say again is what they said
+}
+
+func (op *modelled) keep(r ledger.Record) {
+	if len(r.Facts) == 0 || op.spoke[r.Claim.Token] {
+		return
+	}
+	if op.spoke == nil {
+		op.spoke = map[uuid.UUID]bool{}
+	}
+	op.spoke[r.Claim.Token] = true
+	op.mismatch = op.mismatch || r.Code == "mismatch"
 }
 
 // model drives two workers through the API; a schedule is a list of choices that rapid draws and shrinks.
@@ -93,7 +105,7 @@ func (m *model) record() {
 	r := m.drawRecord(op.claim)
 	if slices.Contains(op.stale, op.claim) { // overtaken by late news
 		m.late(op, m.worker().Record(context.Background(), []ledger.Record{r})[0], r.TransferID)
-		op.mismatch = op.mismatch || r.Code == "mismatch"
+		op.keep(r)
 		return
 	}
 	got := m.worker().Record(context.Background(), []ledger.Record{r})[0]
@@ -109,7 +121,7 @@ func (m *model) record() {
 	if r.Next == ledger.StateAuthorized && op.mismatch {
 		r.Next = ledger.StateParked
 	}
-	op.mismatch = op.mismatch || r.Code == "mismatch"
+	op.keep(r)
 	if got.Answer != ledger.Recorded || got.State != r.Next {
 		m.Fatalf("record of the holder: %+v, want %s recorded", got, r.Next)
 	}
@@ -150,7 +162,7 @@ func (m *model) staleRecord() {
 	r := m.drawRecord(rapid.SampledFrom(op.stale).Draw(m.T, "stale claim"))
 	got := m.worker().Record(context.Background(), []ledger.Record{r})[0]
 	m.late(op, got, r.TransferID)
-	op.mismatch = op.mismatch || r.Code == "mismatch"
+	op.keep(r)
 }
 
 func (m *model) news() {

@@ -53,6 +53,8 @@ const (
 // the pause ended may still hold its operation after it, so Resume waits for such claims and looks a second time. ErrNotPaused: nothing
 // was paused there.
 func (l *Ledger) Resume(ctx context.Context, scope Scope, name, reason, by string) error {
+	ctx, cancel := context.WithTimeout(ctx, 4*(l.opt.StatementTimeout+silence)) // four trips
+	defer cancel()
 	var ended string
 	err := l.pool.QueryRow(ctx, `
 WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope),

@@ -408,6 +408,68 @@ func TestStray_PutsALaterClaimInDoubt(t *testing.T) {
 	db.wantCount(1, "attempts", `SELECT count(*) FROM attempts`) // only the fresh one's
 }
 
+// TestStray_EachKeyOfABatchKeepsItsEvidence: a token is minted per batch.
+func TestStray_EachKeyOfABatchKeepsItsEvidence(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	token := uuid.New()
+	var records []ledger.Record
+	for i := range 3 {
+		records = append(records, ledger.Authorize(ledger.Claim{OperationID: int64(i + 1), Key: newWish().Key, Token: token, Fence: 1}, "tr_1", verdict("authorized")))
+	}
+	for _, r := range db.Record(context.Background(), records) {
+		if r.Err != nil || r.Answer != ledger.Stray {
+			t.Errorf("record: %+v", r)
+		}
+	}
+	db.wantCount(3, "strays", `SELECT count(*) FROM strays`)
+}
+
+// TestStray_TheSweepAsksFirstToo: the job was recorded at the gateway, and evidence of its lost claim came before the sweep.
+func TestStray_TheSweepAsksFirstToo(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	w.NotBefore = time.Now().Add(time.Hour)
+	wantAnswer(t, db.Ledger, w, ledger.Scheduled)
+	db.exec(`INSERT INTO strays (key, claim_token, n, kind, verdict) VALUES ($1, gen_random_uuid(), 0, 'late', 'authorized')`, w.Key)
+	db.dueNow()
+	if work := sweepOne(t, db.Ledger); !work.InDoubt || work.FirstSentAt.IsZero() {
+		t.Errorf("swept %+v, want in doubt", work)
+	}
+}
+
+// TestClaim_AKeyMadeBeforeARecoveryIsAskedAfter: the job was published again after it, the key says that it is older.
+func TestClaim_AKeyMadeBeforeARecoveryIsAskedAfter(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	old := newWish()
+	db.exec(`UPDATE ledger_identity SET doubt_before = now()`)
+	old.PublishedAt = time.Now().Add(time.Minute)
+	if a := claimOne(t, db.Ledger, old); a.Answer != ledger.Claimed || !a.InDoubt {
+		t.Errorf("%+v, want claimed in doubt", a)
+	}
+}
+
+// TestClaimDue_WhatIsPausedTakesNobodysPlace: one route is paused, another of the same partner goes on.
+func TestClaimDue_WhatIsPausedTakesNobodysPlace(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	ctx := context.Background()
+	paused := newWishes(40)
+	for i := range paused {
+		paused[i].Route = "gbp-chaps"
+	}
+	goesOn := newWish()
+	for i, a := range db.Claim(ctx, append(paused, goesOn)) {
+		mustRecord(t, db.Ledger, ledger.Schedule(a.Claim, false, time.Duration(i)*time.Millisecond, verdict("not_executed")))
+	}
+	if err := db.Pause(ctx, ledger.ScopeRoute, "gbp-chaps", "why", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	db.exec(`UPDATE due SET due_at = now() - interval '1 h' + operation_id * interval '1 ms'`)
+	work, err := db.ClaimDue(ctx, "northbank", 1)
+	if err != nil || len(work) != 1 || work[0].Claim.Key != goesOn.Key {
+		t.Errorf("swept %+v, err %v; want the one that goes on", work, err)
+	}
+}
+
 // TestMismatchFoundOutsideOfAClaim_FencesItsHolderOff: the holder could not know of it.
 func TestMismatchFoundOutsideOfAClaim_FencesItsHolderOff(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})

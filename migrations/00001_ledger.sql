@@ -159,7 +159,7 @@ CREATE TABLE observations (
 -- Evidence for a key that the ledger does not know (a claim lost in a failover, news that came before its operation): kept until matched.
 CREATE TABLE strays (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    key         uuid,
+    key         uuid NOT NULL,
     claim_token uuid NOT NULL,
     n           smallint NOT NULL,
     at          timestamptz NOT NULL DEFAULT now(),
@@ -169,7 +169,7 @@ CREATE TABLE strays (
     transfer_id text,
     code        text,
     evidence    jsonb NOT NULL DEFAULT '{}',
-    CONSTRAINT strays_once UNIQUE (claim_token, n)
+    CONSTRAINT strays_once UNIQUE (claim_token, key, n) -- a token is minted per batch: with the key it names one claim
 );
 CREATE INDEX strays_key ON strays (key);
 

@@ -30,7 +30,8 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 	}
 	// 2. The slot is held. Take a rate token, so that nothing is claimed that cannot be started.
 	op := &operation{job: order, partner: w.partners[w.opts.Routes[origin.Route].Partner]}
-	if op.partner.gate.Take(ctx) != nil || w.flight.isStopping() {
+	defer w.keeper.drop(op) // whatever happens here, a panic too: an abandoned claim must lapse
+	if op.partner.gate.Take(w.opening) != nil || w.flight.isStopping() {
 		d.Retry(0)
 		return
 	}
@@ -67,9 +68,10 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 }
 
 // resume works one operation that the sweep claimed: the same life from line 5 on, after looking at what is on record.
-func (w *Worker) resume(ctx context.Context, p *partner, work *ledger.Work, claimedAt time.Duration) {
+func (w *Worker) resume(p *partner, work *ledger.Work, claimedAt time.Duration) {
 	op := recall(p, work)
 	w.hold(op, work.Claim, work.Now, claimedAt)
+	defer w.keeper.drop(op)
 	if op.unobserved >= w.opts.PoisonClaims {
 		w.take(op, w.next(op)) // before anything that may have killed the workers before us
 		return
@@ -82,7 +84,9 @@ func (w *Worker) resume(ctx context.Context, p *partner, work *ledger.Work, clai
 	w.prepare(op)
 	next := w.next(op)
 	if next.Kind == Send || next.Kind == LookUp {
-		_ = p.gate.Take(ctx) // ends early only when we stop, which the next step sees
+		_ = p.gate.Take(w.opening) // ends early only when we stop, which the next step sees
+		op.at = w.clock()
+		next = w.next(op) // the token may have been long in coming: the window, not_after and the lease go on
 	}
 	w.take(op, next)
 }
@@ -176,7 +180,11 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 // of full length and its record.
 func (w *Worker) mayNotStart(op *operation) bool {
 	op.at = w.clock()
-	return w.flight.isStopping() || op.leaseLeft(op.at) < op.partner.timeout+w.opts.RecordMargin
+	left := op.leaseLeft(op.at)
+	if op.attempted() { // counted from the attempt too, whatever was renewed since: the fold relies on it
+		left = min(left, w.opts.Lease-op.dbNow().Sub(op.attempts[len(op.attempts)-1].At))
+	}
+	return w.flight.isStopping() || left < op.partner.timeout+w.opts.RecordMargin
 }
 
 // notStarted hands the claim back: nothing left us under it.

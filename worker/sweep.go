@@ -47,7 +47,7 @@ func (w *Worker) sweepOnce(ctx context.Context, p *partner, slots int) int {
 		go func() {
 			defer w.flight.leave()
 			defer p.gate.Release(1)
-			w.resume(ctx, p, work, claimedAt)
+			w.resume(p, work, claimedAt)
 		}()
 	}
 	return len(works)
@@ -93,8 +93,12 @@ func (w *Worker) askParked(ctx context.Context, p *partner, work *ledger.Work) b
 		return true
 	}
 	w.prepare(op)
+	w.next(op)
+	known := op.standing.Mismatch // a person has been called for it already
 	said := w.lookUp(op)
-	w.alarm(op, said)
+	if !known {
+		w.alarm(op, said)
+	}
 	fact := op.facts[len(op.facts)-1]
 	if w.next(op); op.standing.Mismatch && fact.Verdict == saysAuthorized {
 		// Beside a mismatch it decides nothing: a person does.

@@ -77,12 +77,15 @@ type Worker struct {
 	resends *Batcher[ledger.Resend, ledger.AttemptResult]
 	keeper  keeper
 
-	life   context.Context // of calls and records: outlives the stop signal, ends with Cut
-	cut    context.CancelFunc
-	flight flight
-	ended  chan struct{} // closed when Run has ended
-	began  atomic.Bool   // Run was called
-	torn   atomic.Bool   // something was in flight when it was cut
+	life context.Context // of calls and records: outlives the stop signal, ends with Cut
+	cut  context.CancelFunc
+	// opening ends when we stop: what waits to start something waits no longer.
+	opening context.Context
+	close   context.CancelFunc
+	flight  flight
+	ended   chan struct{} // closed when Run has ended
+	began   atomic.Bool   // Run was called
+	torn    atomic.Bool   // something was in flight when it was cut
 }
 
 // partner is a Partner with what New found out about it.
@@ -132,6 +135,7 @@ func New(l Ledger, partners []Partner, opts Options) (*Worker, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	w.life, w.cut = context.WithCancel(context.Background())
+	w.opening, w.close = context.WithCancel(context.Background())
 	w.flight.empty.L, w.flight.begun = &w.flight.mu, make(chan struct{})
 	w.claims = NewBatcher(opts.BatchSize, l.Claim)
 	w.records = NewBatcher(opts.BatchSize, l.Record)
@@ -198,6 +202,7 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 // Cut ends calls in flight at once (the second signal). What they did is in doubt, which is safe.
 func (w *Worker) Cut() {
 	w.flight.stop()
+	w.close()
 	w.cutNow()
 }
 
@@ -211,6 +216,7 @@ func (w *Worker) cutNow() {
 // drain waits until nothing is in flight, and cuts what is left when ctx ends.
 func (w *Worker) drain(ctx context.Context) error {
 	w.flight.stop()
+	w.close()
 	unhook := context.AfterFunc(ctx, w.cutNow)
 	defer unhook()
 	w.flight.wait()
