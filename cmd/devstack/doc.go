@@ -10,6 +10,7 @@
 // Its last line says what came of it. With --once it then exits, with 0 only if everything held; otherwise it keeps running
 // and says how to publish, look and stop.
 //
-// Postgres runs under the roles of deploy/postgres, worker and gateway under the restricted one. The bank refuses to believe a request
+// Postgres runs under the roles of deploy/postgres, worker and gateway under the restricted one; NATS under those of deploy/nats, each process
+// and each publisher under its own. Only the witness of the proof may see everything. The bank refuses to believe a request
 // whose attempt it cannot see committed in the ledger: such a request is a breach too.
 package main

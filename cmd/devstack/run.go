@@ -72,8 +72,12 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 
 // prove publishes, kills, waits and judges.
 func prove(ctx context.Context, o options, s *services, say *progress) (*proof.Judgement, error) {
+	broker, err := s.roles.Witness(s.nats.URL())
+	if err != nil {
+		return nil, err
+	}
 	w, err := proof.Open(ctx, proof.Places{
-		LedgerURL: s.urls.Superuser, BrokerURL: s.nats.URL(), Routes: []string{route}, BankURLs: []string{s.bank.ControlURL},
+		LedgerURL: s.urls.Superuser, BrokerURL: broker, Routes: []string{route}, BankURLs: []string{s.bank.ControlURL},
 	})
 	if err != nil {
 		return nil, err
@@ -271,7 +275,7 @@ func keepRunning(ctx context.Context, s *services) error {
 func guide(s *services) string {
 	return fmt.Sprintf(`it keeps running. In another terminal:
 
-  publish   go run ./cmd/paidonce enqueue --config %[1]s --source %[6]s --route %[7]s --debtor-account cust-4471 \
+  publish   go run ./cmd/paidonce enqueue --config %[12]s --source %[6]s --route %[7]s --debtor-account cust-4471 \
               --amount 49.00 --currency GBP --name 'A N Example' --iban GB33BUKB20201555555555
   by HTTP   curl -s http://%[9]s/v1/withdrawals -H "Authorization: Bearer $(cat %[10]s)" \
               -H 'Idempotency-Key: %[11]s' -H 'Prefer: wait=10' -H 'Content-Type: application/json' \
@@ -286,5 +290,5 @@ func guide(s *services) string {
             PGPASSWORD=$(cat %[8]s) psql -h 127.0.0.1 -p %[5]d -U paidonce_worker paidonce
   stop      Ctrl-C
 `, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName),
-		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey())
+		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey(), s.wallet)
 }

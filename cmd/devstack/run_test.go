@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 )
 
@@ -48,6 +49,11 @@ func TestRun_OnceHoldsAgainstTheHostileBank(t *testing.T) {
 	if found[1] != "160" || found[6] != "20" || found[4] != "4" {
 		t.Errorf("last line %q", found[0])
 	}
+	for _, name := range []string{"worker.log", "gateway.log"} { // a right that a role lacks shows here, and otherwise only as a time-out
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || strings.Contains(strings.ToLower(string(text)), "permissions violation") {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
 	log.Reset()
 	out.Reset()
 	if err := run(t.Context(), []string{"--once", "--jobs", "16", "--kills", "0", "--dir", dir, "--calm"}, &out, &log); err != nil {
@@ -72,6 +78,10 @@ func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	if nc, err := nats.Connect(s.nats.URL()); err == nil {
+		nc.Close()
+		t.Error("the broker lets anybody in")
+	}
 	pay(t, s)
 	j, err := prove(t.Context(), o, s, say)
 	if err != nil {

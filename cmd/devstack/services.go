@@ -38,7 +38,9 @@ type services struct {
 	held   *stack.Directory
 	dir    string
 	config string
+	wallet string // the configuration of who publishes
 	urls   stack.DatabaseURLs
+	roles  stack.NATSRoles
 
 	postgres *stack.Postgres
 	nats     *stack.NATS
@@ -67,7 +69,10 @@ func (s *services) start(ctx context.Context, o options, say *progress) error {
 		return err
 	}
 	say.step("nats")
-	if s.nats, err = stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Port: o.ports.nats}); err != nil {
+	if s.roles, err = stack.MakeNATSRoles(filepath.Join(s.dir, "nats-roles"), nil); err != nil { // source and route are those of the files
+		return err
+	}
+	if s.nats, err = stack.StartNATS(stack.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Port: o.ports.nats, ConfigFile: s.roles.ConfigFile}); err != nil {
 		return err
 	}
 	say.step("bank")
@@ -148,7 +153,7 @@ func (s *services) writeConfig(token, health string) error {
 	}
 	password, _ := database.User.Password()
 	database.User = url.User(database.User.Username())
-	text := fmt.Sprintf(`nats:     { url: %q, replicas: 1 }
+	text := fmt.Sprintf(`nats:     { url: %q, replicas: 1, nkey_seed_file: %q, operator_nkey_seed_file: %q, gateway_nkey_seed_file: %q }
 database: { url: %q, password_file: %q, max_conns: 16, accept_loss: true }
 worker:   { in_flight: 128, lease: 5s, ack_wait: 4s, record_margin: 1s, sweep_every: 100ms, shutdown_grace: %s }
 partners:
@@ -166,9 +171,10 @@ sources:
   %s: { routes: [%s], token_file: %q }
 health:   { listen: %q }
 gateway:  { listen: %q, intake_grace: 5s }
-`, s.nats.URL(), database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, sourceFile, health, s.door)
-	s.config = filepath.Join(s.dir, "paidonce.yaml")
-	for path, content := range map[string]string{s.config: text, tokenFile: token, passwordFile: password, sourceFile: rand.Text(),
+`, s.nats.URL(), s.roles.Worker, s.roles.Operator, s.roles.Gateway, database.String(), passwordFile, workerGrace, partnerID, s.bank.URL, credentialID, tokenFile, route, partnerID, source, route, sourceFile, health, s.door)
+	s.config, s.wallet = filepath.Join(s.dir, "paidonce.yaml"), filepath.Join(s.dir, source+".yaml")
+	wallet := fmt.Sprintf("nats: { url: %q, nkey_seed_file: %q }\n", s.nats.URL(), s.roles.Publishers[source])
+	for path, content := range map[string]string{s.config: text, s.wallet: wallet, tokenFile: token, passwordFile: password, sourceFile: rand.Text(),
 		filepath.Join(s.dir, doorName): "http://" + s.door} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("write the configuration: %w", err)
@@ -196,7 +202,8 @@ func (s *services) provision(ctx context.Context) error {
 }
 
 func (s *services) connect(role queue.Role, from string) (*nats.Conn, error) {
-	return queue.Connect(s.nats.URL(), queue.ConnectOptions{Role: role, Source: from, Log: zerolog.Nop()})
+	seed := map[queue.Role]string{queue.RoleProvisioner: s.roles.Provisioner, queue.RolePublisher: s.roles.Publishers[from]}[role]
+	return queue.Connect(s.nats.URL(), queue.ConnectOptions{Role: role, Source: from, NKeySeedFile: seed, Log: zerolog.Nop()})
 }
 
 func (s *services) stop() error {

@@ -130,7 +130,7 @@ sources: { wallet: { routes: [gbp-fps]%s }, casino: { routes: [gbp-fps]%s } }
 func TestGateway_OneWithdrawalFromDoorToEvents(t *testing.T) {
 	i := install(t)
 	url := i.openDoor()
-	i.ok("", "migrate", "up", "--database-url", passwordless(i, i.databases.Owner), "--set", "database.password_file="+i.write(t.TempDir(), "password", i.password()))
+	i.migrate()
 	if got := i.run("", "events", "tail", "--all", "--follow=false"); got.code != cli.OK || got.out != "" {
 		t.Errorf("no events yet: %d %q %q", got.code, got.out, got.errors)
 	}

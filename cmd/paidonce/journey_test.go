@@ -41,6 +41,7 @@ func (i *installation) canaries() []string {
 type installation struct {
 	t         *testing.T
 	nats      *stack.NATS
+	roles     stack.NATSRoles
 	bank      *bank.Bank
 	databases stack.DatabaseURLs
 	config    string
@@ -52,7 +53,11 @@ type installation struct {
 
 func install(t *testing.T) *installation {
 	t.Helper()
-	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
+	roles, err := stack.MakeNATSRoles(t.TempDir(), nil) // wallet on gbp-fps, as the files have it
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true, ConfigFile: roles.ConfigFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +73,11 @@ func install(t *testing.T) *installation {
 			t.Error(err)
 		}
 	})
-	i := &installation{t: t, nats: server, bank: simulator, databases: stack.Databases(t), health: freeAddress(t)}
+	i := &installation{t: t, nats: server, roles: roles, bank: simulator, databases: stack.Databases(t), health: freeAddress(t)}
 	dir := t.TempDir()
 	i.write(dir, "token", canaryToken+"\n")
 	i.config = i.write(dir, "paidonce.yaml", fmt.Sprintf(`
-nats: { url: %q, replicas: 1 }
+nats: { url: %q, replicas: 1, nkey_seed_file: %q, operator_nkey_seed_file: %q, gateway_nkey_seed_file: %q }
 database: { url: %q, max_conns: 4, accept_loss: true }
 worker: { in_flight: 64 }
 partners:
@@ -83,7 +88,7 @@ routes:
 sources:
   wallet: { routes: [gbp-fps] }
 health: { listen: %q }
-`, server.URL(), i.databases.Worker, simulator.URL, filepath.Join(dir, "token"), i.health))
+`, server.URL(), roles.Worker, roles.Operator, roles.Gateway, i.databases.Worker, simulator.URL, filepath.Join(dir, "token"), i.health))
 	return i
 }
 
@@ -239,7 +244,7 @@ const journeyKey = "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11"
 func (i *installation) enqueueJourney(args ...string) said {
 	i.t.Helper()
 	return i.run("", append([]string{
-		"enqueue", "--source", "wallet", "--route", "gbp-fps", "--key", journeyKey, "--debtor-account", canaryAccount,
+		"enqueue", "--set", "nats.nkey_seed_file=" + i.roles.Publishers["wallet"], "--source", "wallet", "--route", "gbp-fps", "--key", journeyKey, "--debtor-account", canaryAccount,
 		"--amount", "49.00", "--currency", "GBP", "--name", canaryName, "--iban", canaryIBAN, "--reference", canaryReference, "-o", "json",
 	}, args...)...)
 }
@@ -263,6 +268,9 @@ func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 	if code := stop(); code != cli.OK {
 		t.Errorf("the worker ends with code %d", code)
 	}
+	if found := linesWith(i.said.String(), "ermissions Violation"); found != "" {
+		t.Errorf("a role lacks a right that its process needs:\n%s", found)
+	}
 	for _, canary := range i.canaries() {
 		if strings.Contains(i.said.String(), canary) {
 			t.Errorf("some output shows %q:\n%s", canary, linesWith(i.said.String(), canary))
@@ -281,6 +289,27 @@ func linesWith(text, canary string) string {
 	return strings.Join(found, "")
 }
 
+// migrate runs `paidonce migrate up` under the owner of the database and the provisioner of the broker.
+func (i *installation) migrate(args ...string) string {
+	i.t.Helper()
+	return i.ok("", append([]string{"migrate", "up", "--database-url", passwordless(i, i.databases.Owner), "--set", "nats.nkey_seed_file=" + i.roles.Provisioner,
+		"--set", "database.password_file=" + i.write(i.t.TempDir(), "password", i.password())}, args...)...)
+}
+
+// connectWitness connects as one who may see everything.
+func (i *installation) connectWitness() *nats.Conn {
+	i.t.Helper()
+	url, err := i.roles.Witness(i.nats.URL())
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return nc
+}
+
 // migrateAndBreak provisions, and shows what doctor says before and after.
 func (i *installation) migrateAndBreak() {
 	i.t.Helper()
@@ -291,11 +320,11 @@ func (i *installation) migrateAndBreak() {
 	if got := i.run("", "worker"); got.code != cli.Usage || !strings.Contains(got.errors, "run `paidonce migrate up`") {
 		i.t.Errorf("a worker without provisioned consumers: code %d\n%s", got.code, got.errors)
 	}
-	out := i.ok("", "migrate", "up", "-o", "json", "--database-url", passwordless(i, i.databases.Owner), "--set", "database.password_file="+i.write(i.t.TempDir(), "password", i.password()))
+	out := i.migrate("-o", "json")
 	if !strings.Contains(out, "consumer route_gbp-fps") {
 		i.t.Errorf("migrate up: %s", out)
 	}
-	if out := i.ok("", "migrate", "status", "-o", "jsonl"); strings.Contains(out, "missing") || strings.Contains(out, "differs") {
+	if out := i.ok("", "migrate", "status", "-o", "jsonl", "--set", "nats.nkey_seed_file="+i.roles.Provisioner); strings.Contains(out, "missing") || strings.Contains(out, "differs") {
 		i.t.Errorf("migrate status after up: %s", out)
 	}
 	got := i.run("", "doctor", "--probe", "-o", "jsonl")
@@ -374,10 +403,7 @@ func (i *installation) compareOperation() {
 // compareDead publishes what is no job, twice the same, and looks at it twice.
 func (i *installation) compareDead() {
 	t := i.t
-	nc, err := nats.Connect(i.nats.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := i.connectWitness()
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -423,10 +449,7 @@ func (i *installation) compareOthers() {
 // checkEvent reads the event that the relay published, against CONTRACT section 4.
 func (i *installation) checkEvent() {
 	t := i.t
-	nc, err := nats.Connect(i.nats.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := i.connectWitness()
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {

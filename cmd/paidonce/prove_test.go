@@ -30,7 +30,7 @@ func TestProveCommand(t *testing.T) {
 	if got := i.run("", "prove"); got.code != cli.Usage || !strings.Contains(got.errors, "migrate up") {
 		t.Errorf("before migrating: %+v", got)
 	}
-	i.ok("", "migrate", "up", "--database-url", passwordless(i, i.databases.Owner), "--set", "database.password_file="+i.write(t.TempDir(), "password", i.password()))
+	i.migrate()
 	stop := i.work()
 	defer func() { _ = stop() }()
 	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })

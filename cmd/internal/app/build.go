@@ -194,8 +194,11 @@ func Connect(c *config.Config, role queue.Role, source string, log zerolog.Logge
 		return nil, err
 	}
 	options := queue.ConnectOptions{Role: role, Source: source, CredsFile: c.NATS.CredsFile, NKeySeedFile: c.NATS.NKeyFile, TLS: secure, Log: log}
-	if role == queue.RoleOperator && c.NATS.OperatorCredsFile+c.NATS.OperatorNKeyFile != "" {
-		options.CredsFile, options.NKeySeedFile = c.NATS.OperatorCredsFile, c.NATS.OperatorNKeyFile
+	switch n := c.NATS; {
+	case role == queue.RoleOperator && n.OperatorCredsFile+n.OperatorNKeyFile != "":
+		options.CredsFile, options.NKeySeedFile = n.OperatorCredsFile, n.OperatorNKeyFile
+	case role == queue.RoleGateway && n.GatewayCredsFile+n.GatewayNKeyFile != "":
+		options.CredsFile, options.NKeySeedFile = n.GatewayCredsFile, n.GatewayNKeyFile
 	}
 	return queue.Connect(c.NATS.URL.Reveal(), options)
 }

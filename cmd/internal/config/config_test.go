@@ -184,6 +184,8 @@ func TestViolations(t *testing.T) {
 	cases := []struct{ name, from, to, want string }{
 		{"broker address", `"nats://127.0.0.1:4222"`, `"http://x"`, "2 nats.url: must be a URL that starts with nats:// or tls:// or ws:// or wss:// and names a host"},
 		{"replicas", "replicas: 1", "replicas: 2", "2 nats.replicas: must be 1, 3 or 5"},
+		{"two credentials of the gateway", "replicas: 1", "replicas: 1, gateway_creds_file: a, gateway_nkey_seed_file: b",
+			"2 nats.gateway_nkey_seed_file: and nats.gateway_creds_file exclude each other"},
 		{"database address", "postgres://app@127.0.0.1:5432/paidonce", "host=x password=canary", "3 database.url: must be a URL that starts with postgres:// or postgresql:// and names a host"},
 		{"connections", "max_conns: 8", "max_conns: 0", "3 database.max_conns: must be at least 1"},
 		{"sum of max_in_flight", "in_flight: 700", "in_flight: 511", "4 worker.in_flight: is 511, less than the sum of the partners' max_in_flight, 512"},
