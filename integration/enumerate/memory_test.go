@@ -92,11 +92,17 @@ func (r *row) put(s ledger.State) {
 	r.states = append(r.states, s)
 }
 
+// madeBefore reports whether a key says of itself that it was made before a recovery.
+func (m *memory) madeBefore(key uuid.UUID) bool {
+	seconds, nanos := key.Time().UnixTime()
+	return key.Version() == 7 && time.Unix(seconds, nanos).Before(m.doubtBefore)
+}
+
 func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	now := m.now()
 	paused := m.paused(w.Intention.Partner, w.Route, w.Source)
 	start := !paused && !w.NotBefore.After(now) && (w.NotAfter.IsZero() || w.NotAfter.After(now))
-	doubt := w.PublishedAt.Before(m.doubtBefore) || m.strays[w.Key] // never published counts as long ago
+	doubt := w.PublishedAt.Before(m.doubtBefore) || m.madeBefore(w.Key) || m.strays[w.Key] // never published counts as long ago
 	r, known := m.ops[w.Key]
 	switch {
 	case !known:
@@ -428,7 +434,7 @@ func (m *memory) claimDue(partner string, limit int, token uuid.UUID) []ledger.W
 			continue
 		}
 		before, unobserved := r.state, r.unobserved
-		if r.firstSent.IsZero() && r.created.Before(m.doubtBefore) {
+		if r.firstSent.IsZero() && (r.created.Before(m.doubtBefore) || m.strays[r.wish.Key]) {
 			r.inDoubt, r.firstSent = true, r.created
 		}
 		r.put(ledger.StateClaimed)
