@@ -77,7 +77,7 @@ type corpse struct {
 }
 
 // add stores a dead letter and returns its sequence when the broker has confirmed it. Its message id is the place of the job in its
-// stream: adding it twice gives one.
+// stream and when the broker stored it there: adding it twice gives one, and a place that is given out again, to another job, gives another.
 func (l *DeadLetters) add(ctx context.Context, c corpse) (uint64, error) {
 	var pause backoff
 	for {
@@ -97,7 +97,7 @@ func (c corpse) msg() *nats.Msg {
 		kept := harmless(name)
 		header[kept] = append(header[kept], values...)
 	}
-	header[jetstream.MsgIDHeader] = []string{StreamJobs + ":" + strconv.FormatUint(c.sequence, 10)}
+	header[jetstream.MsgIDHeader] = []string{c.messageID()}
 	header[headerReason] = []string{string(c.reason)}
 	header[headerDetail] = []string{oneLine(c.detail)}
 	header[headerDeliveries] = []string{strconv.Itoa(c.deliveries)}
@@ -107,6 +107,11 @@ func (c corpse) msg() *nats.Msg {
 		header[headerStray] = []string{"1"}
 	}
 	return &nats.Msg{Subject: deadPrefix + strings.TrimPrefix(c.subject, jobsPrefix), Header: header, Data: c.payload}
+}
+
+// messageID tells jobs apart that had the same sequence: a broker that lost the end of its stream, or has a new one, counts from there again.
+func (c corpse) messageID() string {
+	return StreamJobs + ":" + strconv.FormatUint(c.sequence, 10) + ":" + strconv.FormatInt(c.firstSeen.UnixNano(), 10)
 }
 
 // harmless is the name under which a header of a job is kept. The names that the server obeys would act on the dead letter: one

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,8 +75,9 @@ func TestE14_HeadersOfAHostileJobDoNoHarm(t *testing.T) {
 	}
 	want := nats.Header{
 		"Was-Expected-Stream": {"WITHDRAWALS"}, "Was-Paidonce-Reason": {"forged"}, "Was-paidonce-detail": {"forged"}, "Was-Paidonce-Stray": {"1"},
-		"Was-Status": {"404"}, "Nats-Msg-Id": {"WITHDRAWALS:1"}, "Paidonce-Reason": {"invalid"},
+		"Was-Status": {"404"}, "Paidonce-Reason": {"invalid"},
 	}
+	want["Nats-Msg-Id"] = []string{fmt.Sprintf("WITHDRAWALS:1:%d", letters[0].FirstSeen.UnixNano())}
 	for name, values := range want {
 		if !slices.Equal(letters[0].Header[name], values) {
 			t.Errorf("header %s is %v, want %v", name, letters[0].Header[name], values)
@@ -124,6 +126,21 @@ func TestF8_CrashBetweenDeadLetterAndTerminationGivesOne(t *testing.T) {
 	}
 	if n := len(r.deadLetters()); n != 1 {
 		t.Errorf("%d dead letters, want 1", n)
+	}
+}
+
+// A broker that lost the end of its stream gives the same sequences out again: the next bad job is no repetition of the last one.
+func TestF8_ASequenceGivenOutAgainIsAnotherDeadLetter(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	stored := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for _, at := range []time.Time{stored, stored.Add(time.Nanosecond), stored} {
+		c := corpse{subject: job.Subject(testRoute, testSource), sequence: 1, firstSeen: at, reason: job.ReasonInvalid}
+		if _, err := r.dead.add(ctxOf(t), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(r.deadLetters()); n != 2 {
+		t.Errorf("%d dead letters, want 2", n)
 	}
 }
 
