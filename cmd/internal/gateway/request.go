@@ -27,6 +27,7 @@ type request struct {
 	began  time.Time
 	source string
 	key    uuid.UUID
+	made   bool   // the key was made here, and the answer's header names it
 	code   string // of the problem it was answered with
 	status int    // 0 = not answered yet
 	holds  bool   // a slot
@@ -80,7 +81,7 @@ func (q *request) done() {
 		// Not the value: it may hold something of the request.
 		q.g.opts.Log.Error().Str("request_id", q.id).Str("type", fmt.Sprintf("%T", failure)).Bytes("stack", debug.Stack()).Msg("request panicked")
 		if q.status == 0 {
-			q.refuse(problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "repeat it with the same key"})
+			q.refuse(problem{Status: http.StatusInternalServerError, Code: "internal", Detail: q.repeat()})
 		}
 	}
 	took := time.Since(q.began)
@@ -148,6 +149,14 @@ func (q *request) refuse(p problem) {
 	p.Type, p.Title = "urn:paidonce:problem:"+p.Code, http.StatusText(p.Status)
 	q.code = p.Code
 	q.answer(p.Status, "application/problem+json", p)
+}
+
+// repeat says how the request is repeated without becoming a second withdrawal.
+func (q *request) repeat() string {
+	if q.made {
+		return "it may have been accepted: repeat it with the key in this answer's header Idempotency-Key"
+	}
+	return "repeat it with the same key"
 }
 
 func (q *request) retryAfter(d time.Duration) {

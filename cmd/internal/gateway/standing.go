@@ -77,5 +77,5 @@ func (q *request) away(err error) {
 	}
 	q.g.opts.Log.Warn().Str("request_id", q.id).Err(err).Msg("the ledger did not answer")
 	q.retryAfter(2 * time.Second)
-	q.refuse(problem{Status: http.StatusServiceUnavailable, Code: "try_again", Detail: "the ledger is away; repeat it with the same key"})
+	q.refuse(problem{Status: http.StatusServiceUnavailable, Code: "try_again", Detail: "the ledger is away; " + q.repeat()})
 }

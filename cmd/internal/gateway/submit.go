@@ -39,6 +39,10 @@ func (q *request) submit() {
 	if order.Key == uuid.Nil {
 		return // answered
 	}
+	if !given { // before it may be recorded: whatever is answered from now on, the caller has the key to repeat it with
+		q.made = true
+		q.w.Header().Set(headerKey, key.String())
+	}
 	a, err := q.g.intake.Do(q.r.Context(), order)
 	if err = errors.Join(err, a.Err); err != nil {
 		q.away(err)
@@ -49,7 +53,6 @@ func (q *request) submit() {
 		q.g.opts.Accepted()
 		if !given {
 			q.g.metrics.keyless(q.source)
-			q.w.Header().Set(headerKey, key.String())
 		}
 		q.first(&a.Standing)
 	case ledger.AcceptedBefore:
@@ -59,7 +62,7 @@ func (q *request) submit() {
 			Detail: "this key belongs to another withdrawal; nothing was accepted. A new withdrawal needs a new key"})
 	case ledger.AcceptedByNewer:
 		q.retryAfter(later)
-		q.refuse(problem{Status: http.StatusServiceUnavailable, Code: "newer_version", Detail: "a newer gateway can answer this; repeat it with the same key"})
+		q.refuse(problem{Status: http.StatusServiceUnavailable, Code: "newer_version", Detail: "a newer gateway can answer this; " + q.repeat()})
 	default:
 		panic("an order was answered with neither an answer nor an error")
 	}

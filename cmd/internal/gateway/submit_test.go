@@ -264,6 +264,38 @@ func TestKeys_RequireRefusesWarnMakesOneAndCounts(t *testing.T) {
 	wantMetric(t, g, `paidonce_keyless_total{source="shop"} 2`)
 }
 
+// hiding commits an order and keeps the answer to itself, once.
+type hiding struct {
+	gateway.Intake
+	once sync.Once
+}
+
+func (h *hiding) Do(ctx context.Context, o ledger.Order) (ledger.Acceptance, error) {
+	a, err := h.Intake.Do(ctx, o)
+	h.once.Do(func() { a, err = ledger.Acceptance{}, context.DeadlineExceeded })
+	return a, err
+}
+
+// A keyless withdrawal may be recorded while its answer is lost: the 503 names the key, and the repetition is the same withdrawal.
+func TestKeys_AnAnswerThatIsLateNamesTheKeyThatWasMade(t *testing.T) {
+	c := newCity(t)
+	c.around = func(in gateway.Intake) gateway.Intake { return &hiding{Intake: in} }
+	g := c.newGate(c.open(ledger.Options{}), nil)
+	shop := func(key string) answer { return g.post(key, body, "Authorization", "Bearer "+shopToken) }
+	first := shop("")
+	first.want(t, http.StatusServiceUnavailable, "try_again", false)
+	key := first.header.Get("Idempotency-Key")
+	if key == "" || !strings.Contains(first.text, "the key in this answer's header Idempotency-Key") {
+		t.Fatalf("%v\n%s", first.header, first.text)
+	}
+	again := shop(key)
+	again.want(t, http.StatusAccepted, "", true)
+	if again.Key != key {
+		t.Errorf("key %s, want %s", again.Key, key)
+	}
+	c.wantCount(1, "operations", `SELECT count(*) FROM operations`)
+}
+
 func TestKeys_Forms(t *testing.T) {
 	c := newCity(t)
 	g := c.newGate(c.open(ledger.Options{}), nil)
