@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/paidonce/paidonce/bankclient"
@@ -149,9 +150,10 @@ func (r *run) match() error {
 	})
 }
 
-// share gives the transfers of a group to its owner, or to nobody.
+// share gives the transfers of a group to its owner, or to nobody. Of several that claim to be the owner the lowest key is, whatever came first.
 func (r *run) share(records [][]byte, what string, nobody func(*transfer) error) error {
 	var owner id
+	var owners []id
 	var transfers []transfer
 	for _, record := range records {
 		body := reader(record)
@@ -159,12 +161,15 @@ func (r *run) share(records [][]byte, what string, nobody func(*transfer) error)
 			transfers = append(transfers, readTransfer(&body))
 			continue
 		}
-		another := body.id()
-		if owner != (id{}) && another != owner {
+		owners = append(owners, body.id())
+	}
+	slices.SortFunc(owners, compareIDs)
+	for i, another := range owners {
+		if i == 0 {
+			owner = another
+		} else if another != owner {
 			r.book.find(Finding{Kind: KindMismatch, Key: keyText(another), Text: fmt.Sprintf("shares its %s with operation %s", what, keyText(owner))})
-			continue
 		}
-		owner = another
 	}
 	seen := map[string]bool{}
 	for i := range transfers {

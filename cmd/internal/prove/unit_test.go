@@ -178,3 +178,23 @@ func TestQueueOwns(t *testing.T) {
 		t.Error("beyond the floor the queue owns it")
 	}
 }
+
+// Which of two operations with one transfer is called the owner does not depend on which the ledger recorded first.
+func TestShare_OwnerIsTheLowestKey(t *testing.T) {
+	low, high := id{15: 4}, id{15: 5}
+	for _, order := range [][]id{{low, high}, {high, low}} {
+		r := run{book: newBook(10)}
+		var records [][]byte
+		for _, key := range order {
+			records = append(records, fields{ownsTransfer}.bytes(key[:]))
+		}
+		if err := r.share(records, "transfer id", func(*transfer) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		found := r.book.report().Findings
+		const want = "shares its transfer id with operation 00000000-0000-0000-0000-000000000004"
+		if len(found) != 1 || found[0].Key != "00000000-0000-0000-0000-000000000005" || found[0].Text != want {
+			t.Errorf("found %+v", found)
+		}
+	}
+}
