@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -100,8 +99,11 @@ func (s *Strays) Pass(ctx context.Context) (int, error) {
 
 // bury makes dead letters of the jobs of one subject, from behind the last one.
 func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject string) (int, error) {
-	position, err := s.position(ctx, dead, subject)
+	position, at, err := s.position(ctx, dead, subject)
 	if err != nil {
+		return 0, err
+	}
+	if position, err = stands(ctx, jobs, position, at); err != nil {
 		return 0, err
 	}
 	for n := range strayBatch {
@@ -125,36 +127,60 @@ func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject 
 	return strayBatch, nil
 }
 
-// position is the place in StreamJobs of the last stray of a subject that is a dead letter.
-func (s *Strays) position(ctx context.Context, dead jetstream.Stream, subject string) (uint64, error) {
+// stands is a position that the stream still has, or 0: a broker that lost the end of its stream, or has a new one, gives the sequences out
+// again, and the jobs that have them now have no dead letter. Those that have one are told by their message id, or get a second one.
+func stands(ctx context.Context, jobs jetstream.Stream, position uint64, at time.Time) (uint64, error) {
+	if position == 0 {
+		return 0, nil
+	}
+	raw, err := jobs.GetMsg(ctx, position)
+	switch {
+	case err == nil && raw.Time.Equal(at):
+		return position, nil
+	case err == nil:
+		return 0, nil
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, fmt.Errorf("read stray job %d: %w", position, err)
+	}
+	info, err := jobs.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read state of %s: %w", StreamJobs, err)
+	}
+	if info.State.LastSeq < position {
+		return 0, nil
+	}
+	return position, nil // deleted, as the janitor does
+}
+
+// position is the place in StreamJobs of the last stray of a subject that is a dead letter, and when the broker stored it there.
+func (s *Strays) position(ctx context.Context, dead jetstream.Stream, subject string) (uint64, time.Time, error) {
 	deadSubject := deadPrefix + strings.TrimPrefix(subject, jobsPrefix)
 	last, err := dead.GetLastMsgForSubject(ctx, deadSubject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, nil
+		return 0, time.Time{}, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read last dead letter: %w", err)
+		return 0, time.Time{}, fmt.Errorf("read last dead letter: %w", err)
 	}
 	if first(last.Header, headerStray) != "" {
-		return strconv.ParseUint(first(last.Header, headerStreamSeq), 10, 64)
+		l := readDeadLetter(last)
+		return l.StreamSequence, l.FirstSeen, nil
 	}
 	// The route had a consumer once, or has lost it: its own dead letters are no position. This is rare, and so read in full.
 	var position uint64
+	var at time.Time
 	for next := uint64(1); next <= last.Sequence; {
 		raw, err := dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(deadSubject))
 		if err != nil {
-			return 0, fmt.Errorf("read dead letter from %d: %w", next, err)
+			return 0, time.Time{}, fmt.Errorf("read dead letter from %d: %w", next, err)
 		}
 		if first(raw.Header, headerStray) != "" {
-			sequence, err := strconv.ParseUint(first(raw.Header, headerStreamSeq), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read dead letter %d: %w", raw.Sequence, err)
-			}
-			position = max(position, sequence)
+			l := readDeadLetter(raw)
+			position, at = l.StreamSequence, l.FirstSeen
 		}
 		next = raw.Sequence + 1
 	}
-	return position, nil
+	return position, at, nil
 }
 
 // unservedSubjects counts the jobs of each subject that no consumer covers.

@@ -105,3 +105,41 @@ func TestStrays_PositionIsTheLastDeadLetter(t *testing.T) {
 		t.Errorf("pass stored %d, %v; want 1", n, err)
 	}
 }
+
+// A position in a stream that is no more is none: the sequences are given out again.
+func TestStrays_PositionOfAStreamThatIsNoMore(t *testing.T) {
+	for name, again := range map[string]int{"below the position": 1, "at the position": 3, "beyond the position": 5} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, TopologyOptions{})
+			s := newStrays(t, r)
+			for range 3 {
+				r.rawPublish(strayCases[0], nil, nil)
+			}
+			if n, err := s.Pass(ctxOf(t)); n != 3 || err != nil {
+				t.Fatalf("pass stored %d, %v; want 3", n, err)
+			}
+			stream, err := r.js.Stream(ctxOf(t), StreamJobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := stream.CachedInfo().Config
+			if err := r.js.DeleteStream(ctxOf(t), StreamJobs); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.js.CreateStream(ctxOf(t), config); err != nil {
+				t.Fatal(err)
+			}
+			for range again {
+				r.rawPublish(strayCases[0], nil, nil)
+			}
+			for _, want := range []int{again, 0} {
+				if n, err := s.Pass(ctxOf(t)); n != want || err != nil {
+					t.Errorf("pass stored %d, %v; want %d", n, err, want)
+				}
+			}
+			if n := len(r.deadLetters()); n != 3+again {
+				t.Errorf("%d dead letters, want %d", n, 3+again)
+			}
+		})
+	}
+}
