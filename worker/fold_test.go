@@ -438,6 +438,7 @@ func TestTraceIsTheLatestWordOfAnAnswer(t *testing.T) {
 		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 201, Location: "/v1/transfers/tr_7"}.JSON()},
 		{Kind: ledger.FactLookUp, Verdict: "not_found", Evidence: bankclient.Evidence{Location: "/not/this"}.JSON()},
 		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 409, TransferID: "tr_8"}.JSON()},
+		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 307, Location: "/v1/transfers"}.JSON()},
 		{Kind: ledger.FactNote},
 	}
 	if got, want := traceOf(facts), (bankclient.Trace{TransferID: "tr_8", Location: "/v1/transfers/tr_7"}); got != want {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -189,7 +190,8 @@ func (w *Worker) observe(op *operation, fact ledger.Fact) {
 	op.facts = append(op.facts, fact)
 }
 
-// traceOf is what earlier answers named: a transfer that was not told to be ours, or where to look for it. The latest word counts.
+// traceOf is what earlier answers named: a transfer that was not told to be ours, or where to look for it. The latest word counts. The Location
+// of a redirect or of a gateway's page is no word of the partner about a transfer.
 func traceOf(facts []ledger.Fact) bankclient.Trace {
 	var trace bankclient.Trace
 	for i := range facts {
@@ -198,12 +200,16 @@ func traceOf(facts []ledger.Fact) bankclient.Trace {
 			continue
 		}
 		var evidence struct {
+			Status     int    `json:"status"`
 			TransferID string `json:"transfer_id"`
 			Location   string `json:"location"`
 		}
 		_ = json.Unmarshal(f.Evidence, &evidence) // what is not to be read names nothing
 		trace.TransferID = cmp.Or(f.TransferID, evidence.TransferID, trace.TransferID)
-		trace.Location = cmp.Or(evidence.Location, trace.Location)
+		switch evidence.Status {
+		case http.StatusCreated, http.StatusAccepted, http.StatusConflict:
+			trace.Location = cmp.Or(evidence.Location, trace.Location)
+		}
 	}
 	return trace
 }
