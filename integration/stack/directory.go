@@ -120,7 +120,7 @@ func copyFile(from, to string) error {
 }
 
 // FreePort finds a free port below the range from which systems take the ports of outgoing connections, so that nobody
-// takes it while the server that owns it is being restarted.
+// takes it while the server that owns it is being restarted. No other process is given the same one.
 func FreePort() (int, error) {
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
@@ -131,7 +131,9 @@ func FreePort() (int, error) {
 		if err := listener.Close(); err != nil {
 			return 0, fmt.Errorf("release a probed port: %w", err)
 		}
-		return port, nil
+		if reserve(port) {
+			return port, nil
+		}
 	}
 	return 0, errors.New("find a free port between 20000 and 32000")
 }

@@ -184,3 +184,22 @@ func TestUsualFolders_NewestFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestFreePort_IsGivenOnce(t *testing.T) {
+	given := map[int]bool{}
+	for range 200 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[port] {
+			t.Fatalf("port %d was given twice", port)
+		}
+		given[port] = true
+	}
+	for port := range given {
+		if reserve(port) {
+			t.Errorf("port %d could be reserved again", port)
+		}
+	}
+}
