@@ -196,7 +196,7 @@ func (l *lane) die(ctx context.Context, c cell) ([]uuid.UUID, error) {
 		defer l.bank.OnArrival(func(string) {})
 	}
 	if c.beside {
-		if err := l.awaitRelay(ctx); err != nil { // so that the armed one is the relay
+		if err := l.awaitRelay(ctx, hit); err != nil { // so that the armed one is the relay
 			return nil, err
 		}
 		other, err := l.start(order{Newer: true}, func(string) {})
@@ -229,7 +229,7 @@ func (l *lane) feed(ctx context.Context, c cell, key uuid.UUID, hit <-chan struc
 	more := time.NewTicker(150 * time.Millisecond)
 	defer more.Stop()
 	for n := 0; ; n++ {
-		if n == 0 || c.beside && n < 40 {
+		if n == 0 || c.beside && n < 200 {
 			if err := l.publish(ctx, key, c.behaviour); err != nil {
 				return keys, err
 			}
@@ -260,8 +260,14 @@ func (l *lane) isSending(partnerKey string) bool {
 	return false
 }
 
-func (l *lane) awaitRelay(ctx context.Context) error {
+// awaitRelay waits until somebody relays, or until the armed one is dead: what earlier cells left parked may bring it to its point at once.
+func (l *lane) awaitRelay(ctx context.Context, hit <-chan struct{}) error {
 	return l.until(ctx, func() (bool, error) {
+		select {
+		case <-hit:
+			return true, nil
+		default:
+		}
 		var held bool
 		err := l.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM leases WHERE name = 'relay')").Scan(&held)
 		return held, err
