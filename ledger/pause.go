@@ -60,8 +60,8 @@ func (l *Ledger) Resume(ctx context.Context, scope Scope, name, reason, by strin
 WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope),
      log AS (INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'resume', $3, $4 FROM p)
 SELECT pg_current_xact_id()::text FROM p`, scope, name, reason, by).Scan(&ended)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused)
+	if errors.Is(err, pgx.ErrNoRows) { // or the reply to an earlier try was lost: what it should have brought back comes now
+		return errors.Join(fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused), l.bringBack(ctx, scope, name))
 	}
 	if err != nil {
 		return fmt.Errorf("resume %s %s: %w", scope, name, err)
@@ -97,6 +97,13 @@ func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
 }
 
 func (l *Ledger) bringBack(ctx context.Context, scope Scope, name string) error {
+	_, err := onceMore(ctx, []Scope{scope}, func(ctx context.Context, _ []Scope) ([]Scope, error) {
+		return nil, l.bringBackOnce(ctx, scope, name)
+	})
+	return err
+}
+
+func (l *Ledger) bringBackOnce(ctx context.Context, scope Scope, name string) error {
 	_, err := l.pool.Exec(ctx, `
 WITH free AS ( -- what is locked is at work; waiting for it in an order of our own could deadlock with a batch of records
   SELECT d.operation_id FROM due d JOIN operations o ON o.id = d.operation_id
