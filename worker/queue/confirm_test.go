@@ -11,6 +11,7 @@ import (
 
 // TestRefused_OnlyWhatTheBrokerSurelyHasNot: an answer after which the message may still be stored is no refusal.
 func TestRefused_OnlyWhatTheBrokerSurelyHasNot(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		err  error
 		want bool

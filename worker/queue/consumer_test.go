@@ -42,6 +42,7 @@ func (y *tally) counts() (jobs, deliveries int) {
 }
 
 func TestE2_SlowHandlersKeepTheirJobs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(10)
 	var seen tally
@@ -61,6 +62,7 @@ func TestE2_SlowHandlersKeepTheirJobs(t *testing.T) {
 }
 
 func TestE2_HandlerOfThreeAckWaitsIsHeartbeated(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(10)
 	var seen tally
@@ -76,6 +78,7 @@ func TestE2_HandlerOfThreeAckWaitsIsHeartbeated(t *testing.T) {
 }
 
 func TestE2_NoJobIsTakenWithoutASlot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(50)
 	release := make(chan struct{})
@@ -92,6 +95,7 @@ func TestE2_NoJobIsTakenWithoutASlot(t *testing.T) {
 }
 
 func TestConsumer_ClosedIntakePullsNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	r.enqueue(5)
 	eventually(t, "five jobs undelivered", func() bool { a, _ := r.pending(); return a == 5 })
@@ -101,6 +105,7 @@ func TestConsumer_ClosedIntakePullsNothing(t *testing.T) {
 
 // An idle consumer holds one slot per puller, so that the sweep finds the others free.
 func TestConsumer_IdlePullsHoldOneSlotEach(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	r.enqueue(2000)
 	intake := newSlots(300)
@@ -110,6 +115,7 @@ func TestConsumer_IdlePullsHoldOneSlotEach(t *testing.T) {
 }
 
 func TestE4_JobsOfADeadWorkerResumeWithinTwoAckWaits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: 2 * time.Second})
 	r.enqueue(20)
 	// The first worker is gone without a word: it has taken all jobs, and its connection is cut with no shutdown.
@@ -145,6 +151,7 @@ func TestE4_JobsOfADeadWorkerResumeWithinTwoAckWaits(t *testing.T) {
 }
 
 func TestE5_BackOffThatUndercutsTheAckWaitIsRefused(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change func(*jetstream.ConsumerConfig)
 		want   string
@@ -182,6 +189,7 @@ func TestE5_BackOffThatUndercutsTheAckWaitIsRefused(t *testing.T) {
 }
 
 func TestConsumer_MissingConsumerIsRefusedWithWhatToDo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{}})
 	c, err := NewConsumer(r.sub, r.dead, testRoute, newSlots(1), nil, ConsumerOptions{})
 	if err != nil {
@@ -194,6 +202,7 @@ func TestConsumer_MissingConsumerIsRefusedWithWhatToDo(t *testing.T) {
 
 // E7: a delivery count says nothing: after any number of deliveries the job still reaches a handler.
 func TestE7_JobAtAHighDeliveryCountStillSurfaces(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(1)
 	var last atomic.Int64
@@ -215,6 +224,7 @@ func TestE7_JobAtAHighDeliveryCountStillSurfaces(t *testing.T) {
 }
 
 func TestE6_RetryWaitsAndNothingDies(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(10)
 	var back atomic.Bool // the ledger
@@ -236,6 +246,7 @@ func TestE6_RetryWaitsAndNothingDies(t *testing.T) {
 }
 
 func TestE15_SettlesOnceOnly(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(1)
 	var seen tally
@@ -255,6 +266,7 @@ func TestE15_SettlesOnceOnly(t *testing.T) {
 
 // E16: a process that dies right after receipt has acknowledged nothing.
 func TestE16_CrashRightAfterReceiptLosesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(5)
 	hold := make(chan struct{})
@@ -278,6 +290,7 @@ func TestE16_CrashRightAfterReceiptLosesNothing(t *testing.T) {
 }
 
 func TestFact1_JobsComeBackAfterTheServerWasKilled(t *testing.T) {
+	t.Parallel()
 	server := startChild(t)
 	r := newRigAt(t, server.url, TopologyOptions{AckWait: time.Second})
 	r.enqueue(100)
@@ -300,6 +313,7 @@ func TestFact1_JobsComeBackAfterTheServerWasKilled(t *testing.T) {
 
 // Fact 2: the client's Messages loses what it has prefetched at a reconnect. Pulls with one slot per job lose nothing.
 func TestFact2_ReconnectsLoseNoJob(t *testing.T) {
+	t.Parallel()
 	server := startChild(t)
 	r := newRigAt(t, server.url, TopologyOptions{AckWait: time.Second})
 	r.enqueue(600)
@@ -319,6 +333,7 @@ func TestFact2_ReconnectsLoseNoJob(t *testing.T) {
 
 // Fact 3: a shutdown hands back what it has not started at once, and burns no ack wait.
 func TestFact3_ShutdownLeavesTheRestToOthersAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: 30 * time.Second})
 	r.enqueue(500)
 	var first, second tally
@@ -346,6 +361,7 @@ func TestFact3_ShutdownLeavesTheRestToOthersAtOnce(t *testing.T) {
 }
 
 func TestE13_ShutdownWaitsForHandlersOnAContextThatLives(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(1)
 	started, release := make(chan struct{}), make(chan struct{})
@@ -373,6 +389,7 @@ func TestE13_ShutdownWaitsForHandlersOnAContextThatLives(t *testing.T) {
 }
 
 func TestL1_GraceThatRunsOutEndsTheContext(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(1)
 	started := make(chan struct{})
@@ -387,6 +404,7 @@ func TestL1_GraceThatRunsOutEndsTheContext(t *testing.T) {
 }
 
 func TestE14_HandlerThatPanicsMakesPoisonADeadLetter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	var log bytes.Buffer
 	var seen tally
@@ -421,6 +439,7 @@ func TestE14_HandlerThatPanicsMakesPoisonADeadLetter(t *testing.T) {
 
 // A job without payload and with a status header looks like a word of the broker to the client's own Fetch, and would come again for ever.
 func TestE14_EmptyJobWithAStatusHeaderIsDelivered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	for _, status := range []string{"408", "404", "409", "100", "503"} {
 		r.rawPublish(job.Subject(testRoute, testSource), nats.Header{"Status": {status}, "Description": {"Consumer Deleted"}}, nil)
@@ -440,6 +459,7 @@ func TestE14_EmptyJobWithAStatusHeaderIsDelivered(t *testing.T) {
 }
 
 func TestConsumer_OriginTellsWhereTheJobIsFrom(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	m := message(job.NewKey())
 	m.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -17,6 +17,7 @@ import (
 )
 
 func TestE14_DeadLettersKeepTheJobAndSayWhy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	header := nats.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "X-Order": {"a", "b"}}
 	bad := [][]byte{nil, []byte("not json"), []byte(`{"v":1}`), bytes.Repeat([]byte("x"), 65<<10)}
@@ -59,6 +60,7 @@ func TestE14_DeadLettersKeepTheJobAndSayWhy(t *testing.T) {
 
 // Headers that the server obeys must not act on the dead letter, and ours must not be forged.
 func TestE14_HeadersOfAHostileJobDoNoHarm(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.rawPublish(job.Subject(testRoute, testSource), nats.Header{
 		"Nats-Expected-Stream": {"WITHDRAWALS"}, "Nats-Msg-Id": {"mine"}, "X-Nats-Msg-Id": {"forged"}, "Status": {"404"},
@@ -90,6 +92,7 @@ func TestE14_HeadersOfAHostileJobDoNoHarm(t *testing.T) {
 }
 
 func TestE14_JobOfNothingButHeadersFits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	header := nats.Header{}
 	for i := range 3900 {
@@ -104,6 +107,7 @@ func TestE14_JobOfNothingButHeadersFits(t *testing.T) {
 }
 
 func TestF8_CrashBetweenDeadLetterAndTerminationGivesOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.enqueue(1)
 	var seen tally
@@ -131,6 +135,7 @@ func TestF8_CrashBetweenDeadLetterAndTerminationGivesOne(t *testing.T) {
 
 // A broker that lost the end of its stream gives the same sequences out again: the next bad job is no repetition of the last one.
 func TestF8_ASequenceGivenOutAgainIsAnotherDeadLetter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	stored := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	for _, at := range []time.Time{stored, stored.Add(time.Nanosecond), stored} {
@@ -146,6 +151,7 @@ func TestF8_ASequenceGivenOutAgainIsAnotherDeadLetter(t *testing.T) {
 
 // A dead letter that cannot be stored must not terminate its job.
 func TestF8_JobLivesUntilItsDeadLetterIsStored(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	if err := r.js.DeleteStream(ctxOf(t), StreamDead); err != nil {
 		t.Fatal(err)
@@ -172,6 +178,7 @@ func TestF8_JobLivesUntilItsDeadLetterIsStored(t *testing.T) {
 }
 
 func TestE18_ListingTwiceConsumesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{testRoute, "eur-sct"}})
 	for i := range 6 {
 		route := []string{testRoute, "eur-sct"}[i%2]

@@ -62,6 +62,7 @@ func (r *rig) ack(route string, n, leave int) {
 }
 
 func TestJanitor_EachRouteByItsOwnFloorAndNothingWithoutAConsumer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{"done", "half", "idle"}, AckWait: time.Minute})
 	for range 10 {
 		for _, route := range []string{"done", "half", "idle", "stray"} {
@@ -95,6 +96,7 @@ func TestJanitor_EachRouteByItsOwnFloorAndNothingWithoutAConsumer(t *testing.T) 
 }
 
 func TestJanitor_KeepsWhatIsYoungerThanTheWindow(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{"done"}})
 	for range 50 {
 		r.rawPublish(job.Subject("done", "wallet"), nil, nil)
@@ -114,6 +116,7 @@ func TestJanitor_KeepsWhatIsYoungerThanTheWindow(t *testing.T) {
 }
 
 func TestJanitor_DefaultWindowIsSevenDays(t *testing.T) {
+	t.Parallel()
 	j, err := NewJanitor(connect(t, "nats://127.0.0.1:1", RoleOperator), JanitorOptions{})
 	if err != nil || j.opts.Window != 168*time.Hour {
 		t.Errorf("window %s, %v", j.opts.Window, err)

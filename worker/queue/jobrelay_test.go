@@ -101,6 +101,7 @@ func (r *rig) storedJobs() uint64 {
 
 // TestJobRelay_EachJobOnce: lost marks publish again under the same message id, which the broker knows.
 func TestJobRelay_EachJobOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	s := newShelf(40)
 	s.failReads, s.failMarks = 1, 2
@@ -120,6 +121,7 @@ func TestJobRelay_EachJobOnce(t *testing.T) {
 }
 
 func TestJobRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	if err := r.js.DeleteStream(ctxOf(t), StreamJobs); err != nil {
 		t.Fatal(err)
@@ -138,6 +140,7 @@ func TestJobRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
 
 // TestJobRelay_AJobThatCanNeverBePublishedHoldsNoOther.
 func TestJobRelay_AJobThatCanNeverBePublishedHoldsNoOther(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	s := newShelf(5)
 	s.jobs[0].Route, s.jobs[2].Payload = "no.route", make([]byte, job.MaxBytes+1)
@@ -149,6 +152,7 @@ func TestJobRelay_AJobThatCanNeverBePublishedHoldsNoOther(t *testing.T) {
 }
 
 func TestJobRelay_WakeIsFasterThanThePoll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	s := newShelf(0)
 	relay := r.runJobRelay(s, JobRelayOptions{Poll: time.Hour})
@@ -161,6 +165,7 @@ func TestJobRelay_WakeIsFasterThanThePoll(t *testing.T) {
 }
 
 func TestJobRelay_SurvivesACrashOfTheServer(t *testing.T) {
+	t.Parallel()
 	server := startChild(t)
 	r := newRigAt(t, server.url, TopologyOptions{})
 	s := newShelf(600)

@@ -31,6 +31,7 @@ func (r *rig) stored() int {
 }
 
 func TestPublisher_SubjectAndMessageIDAreThoseOfTheContract(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	receipt, err := r.publish.Publish(ctxOf(t), message(keyOne))
 	if err != nil {
@@ -50,6 +51,7 @@ func TestPublisher_SubjectAndMessageIDAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestPublisher_MakesAMissingKeyOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	amount, err := money.Parse("49.00", "GBP")
 	if err != nil {
@@ -74,6 +76,7 @@ func TestPublisher_MakesAMissingKeyOnce(t *testing.T) {
 }
 
 func TestE11_TheSamePublishLaterIsOneMessage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	first, err := r.publish.Publish(ctxOf(t), message(keyOne))
 	if err != nil {
@@ -93,6 +96,7 @@ func TestE11_TheSamePublishLaterIsOneMessage(t *testing.T) {
 
 // A job with the same key and another payload must reach the ledger, which calls it a conflict; the broker may not swallow it.
 func TestB13_SameKeyWithAnotherPayloadIsDelivered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	other := message(keyOne)
 	other.Payload = bytes.Replace(other.Payload, []byte("49.00"), []byte("94.00"), 1)
@@ -107,6 +111,7 @@ func TestB13_SameKeyWithAnotherPayloadIsDelivered(t *testing.T) {
 }
 
 func TestE10_AReplayInsideTheWindowIsDelivered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	if _, err := r.publish.Publish(ctxOf(t), message(keyOne)); err != nil {
 		t.Fatal(err)
@@ -130,6 +135,7 @@ func TestE10_AReplayInsideTheWindowIsDelivered(t *testing.T) {
 }
 
 func TestE14_PublisherRefusesWhatIsNoJob(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	large, wild, nameless := message(job.NewKey()), message(job.NewKey()), message(uuid.Nil)
 	large.Payload = make([]byte, 5<<20)
@@ -153,6 +159,7 @@ func TestE14_PublisherRefusesWhatIsNoJob(t *testing.T) {
 
 // Who publishes without this package meets the same limit at the broker, with an answer.
 func TestE14_BrokerRefusesWhatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	if _, err := r.js.Publish(ctxOf(t), job.Subject(testRoute, testSource), make([]byte, 200<<10)); err == nil || !refused(err) {
 		t.Errorf("200 KB: %v, want a refusal", err)
@@ -164,6 +171,7 @@ func TestE14_BrokerRefusesWhatIsTooLarge(t *testing.T) {
 
 // Fact 10: a reconnect fails futures whose messages are stored. Every job is published until it is confirmed, and is there once.
 func TestFact10_PublishesSurviveACrashOfTheServerOnce(t *testing.T) {
+	t.Parallel()
 	server := startChild(t)
 	r := newRigAt(t, server.url, TopologyOptions{})
 	ms := messages(20_000)
@@ -189,6 +197,7 @@ func TestFact10_PublishesSurviveACrashOfTheServerOnce(t *testing.T) {
 }
 
 func TestPublisher_WithoutAnAnswerItSaysUnconfirmed(t *testing.T) {
+	t.Parallel()
 	nc := connect(t, "nats://127.0.0.1:1", RoleGateway)
 	p, err := NewPublisher(nc, PublisherOptions{})
 	if err != nil {
@@ -203,6 +212,7 @@ func TestPublisher_WithoutAnAnswerItSaysUnconfirmed(t *testing.T) {
 }
 
 func TestPublisher_AFullStreamIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{MaxBytes: 4096})
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
@@ -221,6 +231,7 @@ func TestPublisher_AFullStreamIsWaitedFor(t *testing.T) {
 }
 
 func TestPublisher_NothingOfAPayloadIsPrinted(t *testing.T) {
+	t.Parallel()
 	m := message(keyOne)
 	letter := DeadLetter{Sequence: 7, Reason: job.ReasonInvalid, Payload: m.Payload}
 	d := &Delivery{}

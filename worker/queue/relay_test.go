@@ -138,6 +138,7 @@ func checkEvents(t *testing.T, bodies []string, want int) {
 }
 
 func TestL4_EventsOfAKeyComeInOrderOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	b := &box{failMarks: 2, failReads: 1} // lost marks publish again, under the same id
 	for i := range 40 {
@@ -149,6 +150,7 @@ func TestL4_EventsOfAKeyComeInOrderOnce(t *testing.T) {
 }
 
 func TestL4_EventsSurviveACrashOfTheServer(t *testing.T) {
+	t.Parallel()
 	server := startChild(t)
 	r := newRigAt(t, server.url, TopologyOptions{})
 	b := &box{}
@@ -163,6 +165,7 @@ func TestL4_EventsSurviveACrashOfTheServer(t *testing.T) {
 }
 
 func TestRelay_WakeIsFasterThanThePoll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	b := &box{}
 	relay := r.runRelay(b, RelayOptions{Poll: time.Hour})
@@ -173,6 +176,7 @@ func TestRelay_WakeIsFasterThanThePoll(t *testing.T) {
 }
 
 func TestRelay_PollFindsWhatNobodyWokeItFor(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	b := &box{}
 	r.runRelay(b, RelayOptions{Poll: 20 * time.Millisecond})
@@ -182,6 +186,7 @@ func TestRelay_PollFindsWhatNobodyWokeItFor(t *testing.T) {
 }
 
 func TestRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	if err := r.js.DeleteStream(ctxOf(t), StreamEvents); err != nil {
 		t.Fatal(err)
@@ -203,6 +208,7 @@ func TestRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
 }
 
 func TestRelay_MessageIDIsTheEventID(t *testing.T) {
+	t.Parallel()
 	m, err := Event{ID: "event-7", Subject: "withdrawals.events.gbp-fps.wallet.settled", TraceParent: "00-a-b-01"}.msg()
 	if err != nil || m.Header["Nats-Msg-Id"][0] != "event-7" || m.Header["traceparent"][0] != "00-a-b-01" {
 		t.Errorf("%v, %v", m, err)

@@ -12,6 +12,7 @@ import (
 
 // TestRewind_DeliversAgainWhatWasAcknowledgedSince: also behind a purge, and nothing older.
 func TestRewind_DeliversAgainWhatWasAcknowledgedSince(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{"gbp-fps", "idle"}})
 	for range 4 {
 		r.rawPublish(job.Subject("gbp-fps", testSource), nil, nil)

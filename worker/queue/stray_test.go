@@ -29,6 +29,7 @@ var strayCases = []string{
 }
 
 func TestE14_WrongSubjectsBecomeDeadLettersOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	r.enqueue(3)
 	for range 2 {
@@ -66,6 +67,7 @@ func TestE14_WrongSubjectsBecomeDeadLettersOnce(t *testing.T) {
 
 // A source that is no name still has a consumer: its jobs are for the handler.
 func TestE14_WrongSourceIsTheConsumers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	r.rawPublish("withdrawals.jobs.gbp-fps.WALLET", nil, nil)
 	if n, err := newStrays(t, r).Pass(ctxOf(t)); n != 0 || err != nil {
@@ -80,6 +82,7 @@ func TestE14_WrongSourceIsTheConsumers(t *testing.T) {
 
 // The position survives: the window of the broker forgets, the last dead letter does not.
 func TestStrays_PositionIsTheLastDeadLetter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	for range 300 { // more than a batch
 		r.rawPublish(strayCases[0], nil, nil)
@@ -108,6 +111,7 @@ func TestStrays_PositionIsTheLastDeadLetter(t *testing.T) {
 
 // A position in a stream that is no more is none: the sequences are given out again.
 func TestStrays_PositionOfAStreamThatIsNoMore(t *testing.T) {
+	t.Parallel()
 	for name, again := range map[string]int{"below the position": 1, "at the position": 3, "beyond the position": 5} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, TopologyOptions{})

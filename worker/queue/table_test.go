@@ -113,6 +113,7 @@ func postgres() (db *sql.DB, stop func()) {
 }
 
 func TestTable_WithPgxAndWithoutATransaction(t *testing.T) {
+	t.Parallel()
 	db, stop := postgres()
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTopology_IsTheOneOfTheContract(t *testing.T) {
+	t.Parallel()
 	topology, err := NewTopology(TopologyOptions{Routes: []string{"gbp-fps", "eur-sct", "gbp-fps"}, Replicas: 3, MaxBytes: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,7 @@ func TestTopology_IsTheOneOfTheContract(t *testing.T) {
 }
 
 func TestTopology_SaysEverythingThatIsWrong(t *testing.T) {
+	t.Parallel()
 	_, err := NewTopology(TopologyOptions{Routes: []string{"ok", "a.b", "*"}, Replicas: 2, MaxBytes: -7, AckWait: time.Millisecond, MaxAckPending: -1})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 {
 		t.Errorf("%v, want six problems", err)
@@ -46,6 +48,7 @@ func TestTopology_SaysEverythingThatIsWrong(t *testing.T) {
 }
 
 func TestProvision_IsIdempotentAndLeavesNoDifference(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{"gbp-fps", "eur-sct"}})
 	wanted, err := NewTopology(TopologyOptions{Routes: []string{"gbp-fps", "eur-sct"}})
 	if err != nil {
@@ -72,6 +75,7 @@ func TestProvision_IsIdempotentAndLeavesNoDifference(t *testing.T) {
 
 // Fact 8: an update with defaults resets a consumer silently. The comparison sees each such setting.
 func TestFact8_CompareSeesWhatAnUpdateWithDefaultsResets(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: 40 * time.Second})
 	wanted, err := NewTopology(TopologyOptions{Routes: []string{testRoute}, AckWait: 40 * time.Second, MaxAckPending: 5000})
 	if err != nil {
@@ -97,6 +101,7 @@ func TestFact8_CompareSeesWhatAnUpdateWithDefaultsResets(t *testing.T) {
 }
 
 func TestE5_CompareSeesABackOffThatUndercutsTheAckWait(t *testing.T) {
+	t.Parallel()
 	wanted, err := NewTopology(TopologyOptions{Routes: []string{testRoute}})
 	if err != nil {
 		t.Fatal(err)
