@@ -31,6 +31,8 @@ type DeadLetter struct {
 	Deliveries     int
 	StreamSequence uint64    // in StreamJobs
 	FirstSeen      time.Time // when the broker stored the job
+	Replays        int       // how often the job had been replayed before
+	Stray          bool      // no route's consumer covered its subject
 	At             time.Time // when it became a dead letter
 	Header         nats.Header
 	Payload        []byte // as published
@@ -103,6 +105,7 @@ func (c corpse) msg() *nats.Msg {
 	header[headerDeliveries] = []string{strconv.Itoa(c.deliveries)}
 	header[headerStreamSeq] = []string{strconv.FormatUint(c.sequence, 10)}
 	header[headerFirstSeen] = []string{c.firstSeen.UTC().Format(time.RFC3339Nano)}
+	keepReplays(c.header, header)
 	if c.stray {
 		header[headerStray] = []string{"1"}
 	}
@@ -213,6 +216,7 @@ func readDeadLetter(raw *jetstream.RawStreamMsg) DeadLetter {
 	l.Deliveries, _ = strconv.Atoi(first(raw.Header, headerDeliveries))
 	l.StreamSequence, _ = strconv.ParseUint(first(raw.Header, headerStreamSeq), 10, 64)
 	l.FirstSeen, _ = time.Parse(time.RFC3339Nano, first(raw.Header, headerFirstSeen))
+	l.Replays, l.Stray = countOf(first(raw.Header, headerReplays)), first(raw.Header, headerStray) != ""
 	return l
 }
 

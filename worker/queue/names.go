@@ -28,6 +28,7 @@ const (
 	headerStreamSeq  = "Paidonce-Stream-Seq"
 	headerFirstSeen  = "Paidonce-First-Seen"
 	headerStray      = "Paidonce-Stray"
+	headerReplays    = "Paidonce-Replays" // also of a job that is replayed
 
 	headerTraceParent = "traceparent"
 )

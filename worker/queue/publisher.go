@@ -37,6 +37,7 @@ type Message struct {
 	Payload     []byte
 	TraceParent string // default none
 	MsgID       string // default job.MsgID of source, key and payload
+	Replays     int    // the how manieth replay this is; default none
 }
 
 // Format prints what may be logged of a message, under every verb.
@@ -102,12 +103,18 @@ func (p *Publisher) Publish(ctx context.Context, m Message) (Receipt, error) {
 // Replay publishes a job for the nth time on an operator's word. Its message id names the replay, so that the broker does not take it
 // for the job it has seen before, and takes the same replay twice for one: then the error is ErrReplayed.
 func (p *Publisher) Replay(ctx context.Context, m Message, n int) (Receipt, error) {
-	m.MsgID = ReplayID(m.Key, n)
+	m = m.AsReplay(n)
 	receipt, err := p.Publish(ctx, m)
 	if err == nil && receipt.Duplicate && receipt.Published == 1 {
 		return receipt, fmt.Errorf("replay %d of %s: %w", n, m.Key, ErrReplayed)
 	}
 	return receipt, err
+}
+
+// AsReplay is the message as the nth replay of its key.
+func (m Message) AsReplay(n int) Message {
+	m.MsgID, m.Replays = ReplayID(m.Key, n), n
+	return m
 }
 
 // ReplayID is the message id of the nth replay of a key.
@@ -200,6 +207,9 @@ func (m Message) msg() *nats.Msg {
 	}
 	if printable(m.TraceParent) {
 		msg.Header[headerTraceParent] = []string{m.TraceParent}
+	}
+	if m.Replays > 0 {
+		msg.Header[headerReplays] = []string{strconv.Itoa(m.Replays)}
 	}
 	return msg
 }

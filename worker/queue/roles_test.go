@@ -246,12 +246,24 @@ func TestRoles_EachRoleCanDoItsWork(t *testing.T) {
 		}
 		letters++
 	}
+	for letter, err := range reader.Scan(ctxOf(t), DeadFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, err := reader.Read(ctxOf(t), []uint64{letter.Sequence}); err != nil || read[0].Sequence != letter.Sequence {
+			t.Errorf("read of %v: %v, %v", letter, read, err)
+		}
+		letters++
+	}
 	replayer, err := NewPublisher(operator, PublisherOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := replayer.Replay(ctxOf(t), message(keyOne), 1); err != nil || letters != 2 {
+	if _, err := replayer.Replay(ctxOf(t), message(keyOne), 1); err != nil || letters != 4 {
 		t.Errorf("%d letters, replay: %v", letters, err)
+	}
+	if held, err := replayer.Holds(ctxOf(t), 5, message(keyOne)); err != nil || !held {
+		t.Errorf("the replay is not in the stream: %v", err)
 	}
 	janitor, err := NewJanitor(operator, JanitorOptions{Window: time.Nanosecond})
 	if err != nil {
@@ -288,7 +300,8 @@ func TestRoles_NobodyCanDoMore(t *testing.T) {
 			next, ack, "$JS.ACK._.hash.WITHDRAWALS.route_gbp-fps.1.1.1.1700000000000000000.0.tok", "$JS.API.STREAM.DELETE.WITHDRAWALS",
 			"$JS.API.STREAM.PURGE.WITHDRAWAL_DEAD", "$JS.API.STREAM.PURGE.WITHDRAWAL_EVENTS", "$JS.API.STREAM.MSG.DELETE.WITHDRAWALS",
 			"$JS.API.CONSUMER.CREATE.WITHDRAWALS", "$JS.API.STREAM.UPDATE.WITHDRAWALS", "withdrawals.dead.gbp-fps.wallet",
-			"withdrawals.events.gbp-fps.wallet.settled",
+			"withdrawals.events.gbp-fps.wallet.settled", "$JS.API.STREAM.MSG.DELETE.WITHDRAWAL_DEAD", "$JS.API.STREAM.UPDATE.WITHDRAWAL_DEAD",
+			"$JS.API.STREAM.DELETE.WITHDRAWAL_DEAD", "withdrawals.jobs.gbp-fps", "withdrawals.jobs.gbp-fps.wallet.more",
 		},
 		RoleProvisioner: {
 			"withdrawals.jobs.gbp-fps.wallet", next, ack, "$JS.API.STREAM.DELETE.WITHDRAWALS", "$JS.API.STREAM.PURGE.WITHDRAWALS",
