@@ -24,8 +24,8 @@ func floors() map[string][]string {
 		"cmd/internal/prove":   {"bankclient"}, // shares no code with the write path
 		"cmd/internal/gateway": {"cmd/internal", "ledger", "worker/queue", "worker/job"},
 		"cmd/internal/console": {"cmd/internal", "ledger", "worker/queue", "worker/job"},
-		"cmd/internal/operate": {"cmd/internal", "ledger", "worker/queue", "worker/job"},
-		"cmd/internal/batch":   {"cmd/internal", "ledger", "worker/queue", "worker/job"},
+		"cmd/internal/operate": {"cmd/internal", "ledger", "ledger/money", "worker/queue", "worker/job"},
+		"cmd/internal/batch":   {"cmd/internal", "ledger", "ledger/money", "worker/queue", "worker/job"},
 		"worker":               {"ledger", "ledger/money", "bankclient", "worker/job"},
 		"worker/internal":      {"ledger", "ledger/money", "bankclient", "worker/job"},
 		"worker/workertest":    {"worker", "ledger", "ledger/money", "bankclient", "worker/job"}, // the suite that fake and real pass

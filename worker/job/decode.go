@@ -100,6 +100,11 @@ func (r *reader) readMember(f field) *Fault {
 	if fault != nil {
 		return fault
 	}
+	return r.setText(f, text)
+}
+
+// setText checks one member that is text, and sets it.
+func (r *reader) setText(f field, text string) (fault *Fault) {
 	switch f {
 	case fieldKey:
 		r.job.Key, fault = checkKey(text)
