@@ -30,7 +30,8 @@ type Event struct {
 }
 
 // unpublished takes the oldest events, at most one per operation, so that a failed publication never lets a later event of the same key
-// overtake it. It walks no cursor: a row that commits late is simply found later. Nothing is locked while the relay publishes.
+// overtake it. It walks no cursor: a row that commits late is simply found later. Nothing is locked while the relay publishes. LIMIT 1 pins the
+// look-up of each operation by its id: left to itself, Postgres merges with the whole of operations while that is young, and keeps that plan.
 const unpublished = `
 WITH ours AS MATERIALIZED (
   SELECT FROM leases WHERE name = 'relay' AND holder = $1 AND until > now() + $2::int8 * interval '0.5 ms'
@@ -47,7 +48,9 @@ WITH ours AS MATERIALIZED (
 )
 SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), o.key, o.source, o.route, coalesce(o.partner, ''), o.amount_minor, o.currency,
        coalesce(o.transfer_id, ''), coalesce(p.traceparent, '')
-  FROM first f JOIN operations o ON o.id = f.operation_id LEFT JOIN payloads p ON p.operation_id = f.operation_id
+  FROM first f
+ CROSS JOIN LATERAL (SELECT * FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o
+  LEFT JOIN LATERAL (SELECT p.traceparent FROM payloads p WHERE p.operation_id = f.operation_id LIMIT 1) AS p ON true
  ORDER BY f.id`
 
 // Unpublished returns up to limit events for the relay, or none while another relay holds the outbox.

@@ -64,7 +64,7 @@ WITH record AS MATERIALIZED (
       SELECT o.id FROM operations o
        WHERE o.id = r.id AND o.key = r.key AND o.claim_token = r.token AND o.fence = r.fence AND o.state = 'claimed' FOR UPDATE) AS o
    CROSS JOIN LATERAL (SELECT r.next = 'authorized' AND (r.fence > 1 OR r.asked)
-      AND EXISTS (SELECT FROM observations x WHERE x.operation_id = o.id AND x.verdict = 'mismatch') AS mismatch) AS beside
+      AND EXISTS (SELECT FROM observations x WHERE x.operation_id = o.id AND x.verdict = 'mismatch') AS mismatch OFFSET 0) AS beside
 ), recorded AS (
   UPDATE operations o
      SET state = h.next::operation_state, in_doubt = h.in_doubt, held = h.held, unobserved = 0, lease_until = NULL,
