@@ -16,6 +16,7 @@ import (
 func (l *Ledger) Claim(ctx context.Context, wishes []Wish) []ClaimAnswer {
 	answers := make([]ClaimAnswer, len(wishes))
 	firsts := make([]Wish, 0, len(wishes))
+	var refused []Wish
 	var twins []int
 	place := make(map[uuid.UUID]int, len(wishes)) // key -> index of its first wish
 	for i, w := range wishes {
@@ -24,18 +25,24 @@ func (l *Ledger) Claim(ctx context.Context, wishes []Wish) []ClaimAnswer {
 			continue
 		}
 		place[w.Key] = i
-		firsts = append(firsts, w)
-	}
-	token := newToken()
-	for start := 0; start < len(firsts); start += l.opt.MaxBatch {
-		part := firsts[start:min(start+l.opt.MaxBatch, len(firsts))]
-		settled := settle(ctx, part, func(ctx context.Context, rows []Wish) ([]ClaimAnswer, error) {
-			return l.claimOnce(ctx, token, rows)
-		}, func(err error) ClaimAnswer { return ClaimAnswer{Err: err} })
-		for i := range part {
-			answers[place[part[i].Key]] = settled[i]
+		if w.Refused {
+			refused = append(refused, w)
+		} else {
+			firsts = append(firsts, w)
 		}
 	}
+	decide := func(wishes []Wish, once func(context.Context, []Wish) ([]ClaimAnswer, error)) {
+		for start := 0; start < len(wishes); start += l.opt.MaxBatch {
+			part := wishes[start:min(start+l.opt.MaxBatch, len(wishes))]
+			settled := settle(ctx, part, once, func(err error) ClaimAnswer { return ClaimAnswer{Err: err} })
+			for i := range part {
+				answers[place[part[i].Key]] = settled[i]
+			}
+		}
+	}
+	token := newToken()
+	decide(firsts, func(ctx context.Context, rows []Wish) ([]ClaimAnswer, error) { return l.claimOnce(ctx, token, rows) })
+	decide(refused, l.judgeRefusedOnce)
 	if len(twins) > 0 {
 		again := make([]Wish, len(twins))
 		for n, i := range twins {
@@ -178,7 +185,7 @@ func scanLoser(rows pgx.Rows, wishes []Wish, answers []ClaimAnswer) error {
 	a := ClaimAnswer{State: state, Now: now}
 	switch {
 	case version != wishes[n-1].Fingerprint.Version:
-		a.Answer = NewerVersion
+		a.Answer, a.Version = OtherVersion, version
 	case !same:
 		a = ClaimAnswer{Answer: Conflict, Now: now} // nothing of the first job is told
 	case state.Finished():

@@ -190,7 +190,7 @@ func TestClaim_UnknownFingerprintVersionIsLeftToANewerWorker(t *testing.T) {
 	w.Fingerprint.Version = 2
 	mustClaim(t, db.Ledger, w)
 	w.Fingerprint.Version = 1
-	wantAnswer(t, db.Ledger, w, ledger.NewerVersion)
+	wantAnswer(t, db.Ledger, w, ledger.OtherVersion)
 }
 
 func TestClaim_SameKeyTwiceInOneBatchIsMerged(t *testing.T) {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,8 @@ type Order struct {
 	Payload       []byte        // what the broker will be given
 	TraceParent   string        // "" = none
 	Grace         time.Duration // how long the sweep leaves the operation to its own message
+	// Refused says that the policy of today does not allow the job. It is judged as every other, but not accepted.
+	Refused bool
 }
 
 // AcceptAnswer is what the ledger says to an order.
@@ -32,17 +35,19 @@ type AcceptAnswer uint8
 
 // The answers to an Order. NotAccepted comes with an error only.
 const (
-	NotAccepted     AcceptAnswer = iota
-	Accepted                     // recorded now: operation, payload, event and job to publish are durable
-	AcceptedBefore               // the same order is on record
-	AcceptConflict               // the key belongs to another fingerprint; nothing of that is told
-	AcceptedByNewer              // the stored fingerprint has a version this program does not know
+	NotAccepted        AcceptAnswer = iota
+	Accepted                        // recorded now: operation, payload, event and job to publish are durable
+	AcceptedBefore                  // the same order is on record
+	AcceptConflict                  // the key belongs to another fingerprint; nothing of that is told
+	AcceptOtherVersion              // the stored fingerprint has another version than the order's: compare under that one, or leave it to whoever knows it
+	AcceptRefused                   // to a refused order only: there is no operation, and none was made
 )
 
 // Acceptance answers one Order. Err is set when it could not be found out; the order may be on record then.
 type Acceptance struct {
 	Answer   AcceptAnswer
 	Standing Standing // with Accepted and AcceptedBefore
+	Version  int16    // with AcceptOtherVersion: of the stored fingerprint
 	Err      error
 }
 
@@ -108,7 +113,37 @@ func (l *Ledger) Accept(ctx context.Context, orders []Order) []Acceptance {
 	answers := make([]Acceptance, 0, len(orders))
 	for start := 0; start < len(orders); start += l.opt.MaxBatch {
 		part := orders[start:min(start+l.opt.MaxBatch, len(orders))]
-		answers = append(answers, settle(ctx, part, l.acceptOnce, func(err error) Acceptance { return Acceptance{Err: err} })...)
+		if slices.ContainsFunc(part, isRefused) {
+			answers = append(answers, l.acceptSome(ctx, part)...)
+			continue
+		}
+		answers = append(answers, settle(ctx, part, l.acceptOnce, notAccepted)...)
+	}
+	return answers
+}
+
+func isRefused(o Order) bool { return o.Refused }
+
+func notAccepted(err error) Acceptance { return Acceptance{Err: err} }
+
+// acceptSome accepts what is not refused, and judges the rest after it.
+func (l *Ledger) acceptSome(ctx context.Context, orders []Order) []Acceptance {
+	answers := make([]Acceptance, len(orders))
+	for _, refused := range []bool{false, true} {
+		var part []Order
+		var places []int
+		for i := range orders {
+			if orders[i].Refused == refused {
+				part, places = append(part, orders[i]), append(places, i)
+			}
+		}
+		once := l.acceptOnce
+		if refused {
+			once = l.judgeRefusedOrdersOnce
+		}
+		for n, answer := range settle(ctx, part, once, notAccepted) {
+			answers[places[n]] = answer
+		}
 	}
 	return answers
 }
@@ -174,7 +209,7 @@ func (l *Ledger) judgeAccepted(ctx context.Context, orders []Order, answers []Ac
 					i := places[n-1]
 					switch {
 					case version != orders[i].Fingerprint.Version:
-						answers[i] = Acceptance{Answer: AcceptedByNewer}
+						answers[i] = Acceptance{Answer: AcceptOtherVersion, Version: version}
 					case !same:
 						answers[i] = Acceptance{Answer: AcceptConflict}
 					default:
@@ -188,10 +223,15 @@ func (l *Ledger) judgeAccepted(ctx context.Context, orders []Order, answers []Ac
 		return err
 	}
 	for i := range answers {
-		if answers[i].Answer == NotAccepted { // neither recorded nor on record: the guard let nothing in
-			if err := l.checkAtHome(ctx); err != nil {
-				return err
-			}
+		if answers[i].Answer != NotAccepted {
+			continue
+		}
+		if err := l.checkAtHome(ctx); err != nil {
+			return err
+		}
+		if orders[i].Refused {
+			answers[i].Answer = AcceptRefused
+		} else { // neither recorded nor on record: the guard let nothing in
 			answers[i].Err = errNotOnRecord
 		}
 	}

@@ -180,7 +180,7 @@ func TestB13_AnotherAmountUnderAKnownKeyIsAConflictWithNothingTold(t *testing.T)
 	}
 	newer := orderOf(w)
 	newer.Fingerprint.Version = 9
-	wantAccepted(t, db.Ledger, newer, ledger.AcceptedByNewer)
+	wantAccepted(t, db.Ledger, newer, ledger.AcceptOtherVersion)
 }
 
 func TestB16_AnotherSourceUnderTheSameKeyIsAConflict(t *testing.T) {

@@ -41,8 +41,10 @@ func (a Answer) String() string {
 		return "held"
 	case Conflict:
 		return "conflict"
-	case NewerVersion:
-		return "newer_version"
+	case OtherVersion:
+		return "other_version"
+	case NotOnRecord:
+		return "not_on_record"
 	case NoAnswer:
 	}
 	return "none"

@@ -52,7 +52,9 @@ type Wish struct {
 	Payload       []byte    // the job's bytes as they arrived
 	TraceParent   string
 	PublishedAt   time.Time // when the broker stored the message
-	Intention     Intention
+	Intention     Intention // of a refused wish only the partner counts: whom to ask; "" = nobody
+	// Refused says that the policy of today does not allow the job. It is judged as every other, but nothing new is claimed for it.
+	Refused bool
 }
 
 // Answer is what the ledger says to a wish.
@@ -68,7 +70,8 @@ const (
 	Scheduled           // the next attempt time is ahead (or not_before is, or not_after has passed: the sweep decides)
 	Held                // open, not to be started; with its reason
 	Conflict            // the key belongs to another fingerprint
-	NewerVersion        // the stored fingerprint has a version this program does not know: leave it to a newer worker
+	OtherVersion        // the stored fingerprint has another version than the wish's: compare under that one, or leave it to whoever knows it
+	NotOnRecord         // to a refused wish only: there is no operation, and none was made
 )
 
 // Claim is the right to advance one operation, and what every later write presents.
@@ -84,10 +87,12 @@ type ClaimAnswer struct {
 	Answer Answer
 	Claim  Claim
 	// InDoubt is set on a Claimed operation that may have been sent before (a claim lost in a failover would look
-	// fresh): nothing may be sent before it was looked up. No attempt was committed for it.
+	// fresh): nothing may be sent before it was looked up. No attempt was committed for it. With NotOnRecord it says the same of a job
+	// that nobody can be asked about.
 	InDoubt    bool
 	State      State  // of the operation as found
 	HeldReason string // with Held
+	Version    int16  // with OtherVersion: of the stored fingerprint
 	Now        time.Time
 	Err        error
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -293,11 +294,12 @@ type Situation struct {
 	Now        time.Time // database clock
 	NotAfter   time.Time // zero = none
 	Lease      time.Duration
-	Paused     bool // it may be asked after, not sent
-	Unobserved int  // consecutive claims that ended without an observation
-	Unsendable bool // the local check refused the request
-	SameBytes  bool // body and partner key are those of the attempts under this key, if there are any
-	SameTerms  bool // and so are credential and endpoint
+	Paused     bool   // it may be asked after, not sent
+	Unobserved int    // consecutive claims that ended without an observation
+	Unsendable bool   // the local check refused the request
+	Refused    string // the policy of today refuses the job, with this code; "" = it does not
+	SameBytes  bool   // body and partner key are those of the attempts under this key, if there are any
+	SameTerms  bool   // and so are credential and endpoint
 
 	LookUpPatience   int // look-ups where the key window does not bound them
 	PoisonClaims     int
@@ -335,6 +337,8 @@ func nextUnpaused(s Standing, at Situation) Step {
 		return Step{Kind: Park, Code: "local_check"}
 	case !at.SameBytes:
 		return Step{Kind: Park, Code: "request_changed"}
+	case at.Refused != "": // whatever was tried before moved nothing
+		return Step{Kind: Park, Code: at.Refused}
 	}
 	return Step{Kind: Send}
 }
@@ -347,7 +351,7 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	windowOpen := p.KeyWindow > 0 && !s.FirstSent.IsZero() && at.Now.Before(windowEnd)
 	replayed := s.Replays >= at.IdenticalReplays
 	known := s.Attempts > 0 || s.Absent // without an attempt on record, whose terms would be repeated is not known
-	maySend := known && p.HonoursKeys && windowOpen && !at.Unsendable && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
+	maySend := known && p.HonoursKeys && windowOpen && !at.Unsendable && at.Refused == "" && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
 		(p.SerialisesDuplicates || s.Absent)
 	asks := p.LookUp != bankclient.LookUpNone
 	switch {
@@ -361,7 +365,7 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	case replayed:
 		return Step{Kind: Park, Code: "identical_replays"}
 	case s.Absent:
-		return Step{Kind: Park, Code: "absent_not_resendable"}
+		return Step{Kind: Park, Code: cmp.Or(at.Refused, "absent_not_resendable")}
 	case !asks:
 		return Step{Kind: Park, Code: "in_doubt_no_look_up"}
 	case windowOpen, s.LookUps < at.LookUpPatience && (p.KeyWindow == 0 || s.FirstSent.IsZero()):

@@ -22,7 +22,8 @@ type operation struct {
 	partner  *partner
 	claim    ledger.Claim
 	prepared bankclient.Prepared
-	unsound  bool // the local check refused to prepare the request: nothing may be sent
+	unsound  bool   // the local check refused to prepare the request: nothing may be sent
+	refused  string // the policy of today refuses the job, with this code: nothing may be sent; "" = it does not
 	epoch    int16
 
 	attempts   []ledger.Attempt
@@ -70,22 +71,28 @@ func (w *Worker) hold(op *operation, claim ledger.Claim, now time.Time, claimedA
 	w.keeper.hold(op)
 }
 
-// accept decodes a delivery and checks it against the policy of routes and sources.
-func (w *Worker) accept(origin job.Origin, payload []byte) (job.Job, *job.Fault) {
-	if _, known := w.opts.Routes[origin.Route]; !known {
-		return job.Job{}, &job.Fault{Reason: job.ReasonUnknownRoute, Code: "unknown_route"}
-	}
+// decode decodes a delivery. What cannot be read on a route that nobody knows is no wrong job: nobody said how it should look.
+func (w *Worker) decode(origin job.Origin, payload []byte) (job.Job, *job.Fault) {
 	order, err := job.Decode(origin.Source, origin.Route, payload)
-	if err != nil {
-		return job.Job{}, asFault(err)
+	if err == nil {
+		return order, nil
 	}
-	return order, w.allowed(&order)
+	if _, known := w.opts.Routes[origin.Route]; !known {
+		return job.Job{}, unknownRoute()
+	}
+	return job.Job{}, asFault(err)
+}
+
+func unknownRoute() *job.Fault {
+	return &job.Fault{Reason: job.ReasonUnknownRoute, Code: "unknown_route"}
 }
 
 // allowed checks a job against the policy of routes and sources.
 func (w *Worker) allowed(order *job.Job) *job.Fault {
-	route := w.opts.Routes[order.Route]
+	route, known := w.opts.Routes[order.Route]
 	switch {
+	case !known:
+		return unknownRoute()
 	case !slices.Contains(w.opts.Sources[order.Source].Routes, order.Route):
 		return &job.Fault{Reason: job.ReasonInvalid, Code: "route_not_allowed"}
 	case !slices.Contains(route.Currencies, order.Amount.Currency):
@@ -99,15 +106,15 @@ func (w *Worker) allowed(order *job.Job) *job.Fault {
 	return nil
 }
 
-// reread decodes the payload on record. The policy binds only what was never attempted: later it would come too late.
+// reread decodes the payload on record, and judges it by the policy of today: what that refuses may be asked after, not sent.
 func (w *Worker) reread(op *operation, work *ledger.Work) *job.Fault {
 	order, err := job.Decode(work.Source, work.Route, work.Payload)
 	if err != nil {
 		return asFault(err)
 	}
 	op.job = order
-	if len(op.attempts) == 0 && !op.inDoubt {
-		return w.allowed(&op.job)
+	if fault := w.allowed(&op.job); fault != nil {
+		op.refused = fault.Code
 	}
 	return nil
 }
@@ -147,7 +154,7 @@ func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
 	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter, Lease: w.opts.Lease,
-		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
+		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, Refused: op.refused, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
 
@@ -235,8 +242,8 @@ func (w *Worker) dueIn(op *operation, did StepKind, next Step, said bankclient.R
 }
 
 // later is when to come back to a ledger that could not be reached, after n earlier tries.
-func (w *Worker) later(p *partner, n int) time.Duration {
-	return p.schedule.spread(p.schedule.retry(n), w.rand())
+func (w *Worker) later(n int) time.Duration {
+	return w.schedule.spread(w.schedule.retry(n), w.rand())
 }
 
 // wait waits and reports whether it was not cut short.

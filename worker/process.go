@@ -22,14 +22,17 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 
 	// 1. Decode strictly. What cannot become an operation is a dead letter.
 	origin := d.Origin()
-	order, fault := w.accept(origin, d.Payload())
+	order, fault := w.decode(origin, d.Payload())
 	if fault != nil {
-		w.log.Info().Str("reason", string(fault.Reason)).Str("code", fault.Code).Str("path", fault.Path).Msg("dead letter")
-		d.Dead(fault.Reason, fault.Error())
+		w.bury(d, fault, fault.Error())
+		return
+	}
+	op := &operation{job: order, partner: w.partners[w.opts.Routes[origin.Route].Partner]}
+	if fault := w.allowed(&order); fault != nil {
+		w.refuse(ctx, op, d, fault)
 		return
 	}
 	// 2. The slot is held. Take a rate token, so that nothing is claimed that cannot be started.
-	op := &operation{job: order, partner: w.partners[w.opts.Routes[origin.Route].Partner]}
 	defer w.keeper.drop(op) // whatever happens here, a panic too: an abandoned claim must lapse
 	if op.partner.gate.Take(w.opening) != nil || w.flight.isStopping() {
 		d.Retry(0)
@@ -37,34 +40,67 @@ func (w *Worker) Handle(ctx context.Context, d Delivery) {
 	}
 	// 3, 4. Claim, and commit the attempt with it. Nothing has left yet.
 	answer, err := w.claim(ctx, op, origin, d.Payload())
-	deliveries := min(max(origin.Deliveries-1, 0), 4) // so often in vain, perhaps; the delay need not grow beyond
-	switch {
-	case errors.Is(err, errClosed) || errors.Is(err, context.Canceled):
-		d.Retry(0)
-		return
-	case err != nil:
-		w.log.Warn().Err(err).Stringer("key", order.Key).Msg("claim not found out")
-		d.Retry(w.later(op.partner, deliveries))
-		return
-	case answer.Answer == ledger.Conflict:
-		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
-		return
-	case answer.Answer == ledger.NewerVersion:
-		d.Retry(w.later(op.partner, deliveries))
-		return
-	case answer.Answer != ledger.Claimed:
-		w.metrics.suppressed.Inc()
-		w.log.Debug().Stringer("key", order.Key).Str("state", string(answer.State)).Msg("delivery needs no call")
-		d.Done()
+	if err != nil || answer.Answer != ledger.Claimed {
+		w.settle(op, d, answer, err)
 		return
 	}
 	// 5 to 8. One call at most, its verdict, its record.
 	if !w.take(op, w.first(op, answer)) {
-		d.Retry(w.later(op.partner, 0))
+		d.Retry(w.later(0))
 		return
 	}
 	// 9. Acknowledge only now.
 	d.Done()
+}
+
+// refuse answers a delivery that the policy of today does not allow. The ledger is asked first: a job that was allowed when it came may come
+// again, and its operation may be finished, or in doubt. Only what was never on record is a dead letter. What may have been sent under a
+// claim that was lost is put on record by the ledger, in doubt, for the sweep.
+func (w *Worker) refuse(ctx context.Context, op *operation, d Delivery, fault *job.Fault) {
+	wish := wish(op, d.Origin(), d.Payload())
+	wish.Refused = true
+	if op.partner != nil {
+		wish.Intention.Partner = op.partner.id
+	}
+	answer, err := w.ask(ctx, wish)
+	switch {
+	case err != nil || answer.Answer != ledger.NotOnRecord:
+		w.settle(op, d, answer, err)
+	case answer.InDoubt:
+		w.log.Error().Stringer("key", op.job.Key).Msg("dead letter may have been sent under a claim that was lost in a failover")
+		w.bury(d, fault, fault.Error()+"; "+mayHaveBeenSent)
+	default:
+		w.bury(d, fault, fault.Error())
+	}
+}
+
+// mayHaveBeenSent warns of a job that nobody can ask a partner about.
+const mayHaveBeenSent = "it is older than the last recovery of the ledger and may have been sent: ask the partner before it is replayed"
+
+// bury makes a dead letter of a job.
+func (w *Worker) bury(d Delivery, fault *job.Fault, detail string) {
+	w.log.Info().Str("reason", string(fault.Reason)).Str("code", fault.Code).Str("path", fault.Path).Msg("dead letter")
+	d.Dead(fault.Reason, detail)
+}
+
+// settle answers a delivery that no call follows.
+func (w *Worker) settle(op *operation, d Delivery, answer ledger.ClaimAnswer, err error) {
+	deliveries := min(max(d.Origin().Deliveries-1, 0), 4) // so often in vain, perhaps; the delay need not grow beyond
+	switch {
+	case errors.Is(err, errClosed) || errors.Is(err, context.Canceled):
+		d.Retry(0)
+	case err != nil:
+		w.log.Warn().Err(err).Stringer("key", op.job.Key).Msg("claim not found out")
+		d.Retry(w.later(deliveries))
+	case answer.Answer == ledger.Conflict:
+		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
+	case answer.Answer == ledger.OtherVersion:
+		d.Retry(w.later(deliveries)) // one that this program does not know
+	default:
+		w.metrics.suppressed.Inc()
+		w.log.Debug().Stringer("key", op.job.Key).Str("state", string(answer.State)).Msg("delivery needs no call")
+		d.Done()
+	}
 }
 
 // resume works one operation that the sweep claimed: the same life from line 5 on, after looking at what is on record.
@@ -95,8 +131,8 @@ func (w *Worker) resume(p *partner, work *ledger.Work, claimedAt time.Duration) 
 func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, payload []byte) (ledger.ClaimAnswer, error) {
 	w.prepare(op)
 	claimedAt := w.clock()
-	answer, err := w.claims.Do(ctx, wish(op, origin, payload))
-	if err = errors.Join(err, answer.Err); err != nil || answer.Answer != ledger.Claimed {
+	answer, err := w.ask(ctx, wish(op, origin, payload))
+	if err != nil || answer.Answer != ledger.Claimed {
 		return answer, err
 	}
 	w.hold(op, answer.Claim, answer.Now, claimedAt)
@@ -106,6 +142,12 @@ func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, pa
 	}
 	op.attempts = []ledger.Attempt{{Intention: intention(&op.prepared), Fence: answer.Claim.Fence, Token: answer.Claim.Token, At: answer.Now}}
 	return answer, nil
+}
+
+// ask puts a wish to the ledger.
+func (w *Worker) ask(ctx context.Context, wish ledger.Wish) (ledger.ClaimAnswer, error) {
+	answer, err := w.claims.Do(ctx, wish)
+	return answer, errors.Join(err, answer.Err)
 }
 
 // first is the step after a claim by a delivery.
@@ -297,7 +339,7 @@ func (w *Worker) record(op *operation, record ledger.Record) bool {
 			return result.Answer != ledger.Stray // lost with a failover: the job must come again
 		}
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Msg("outcome not recorded")
-		if op.leaseLeft(w.clock()) < -w.opts.Lease || !w.wait(w.life, w.later(op.partner, n)) {
+		if op.leaseLeft(w.clock()) < -w.opts.Lease || !w.wait(w.life, w.later(n)) {
 			return false
 		}
 	}

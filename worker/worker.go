@@ -71,6 +71,7 @@ type Worker struct {
 	log      zerolog.Logger
 	clock    func() time.Duration
 	rand     func() float64
+	schedule schedule // of what concerns no partner
 
 	claims  *Batcher[ledger.Wish, ledger.ClaimAnswer]
 	records *Batcher[ledger.Record, ledger.RecordResult]
@@ -123,6 +124,7 @@ func New(l Ledger, partners []Partner, opts Options) (*Worker, error) {
 	if opts.Logger != nil {
 		w.log = *opts.Logger
 	}
+	w.schedule = newSchedule(opts, nil)
 	for _, p := range partners {
 		lookUps := p.LookUps
 		if len(lookUps) == 0 {

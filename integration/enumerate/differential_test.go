@@ -155,15 +155,22 @@ func (w *twins) claimBoth(ctx context.Context, wish ledger.Wish) {
 	case 2:
 		wish.PublishedAt = time.Time{}
 	}
+	switch w.rand.IntN(6) {
+	case 0:
+		wish.Refused = true
+	case 1:
+		wish.Refused, wish.Intention = true, ledger.Intention{}
+	}
 	real := w.real.Claim(ctx, []ledger.Wish{wish})[0]
 	model := w.model.claim(wish, w.model.mint())
 	if real.Answer == ledger.Claimed && model.Answer == ledger.Claimed {
 		w.claims = append(w.claims, pair{model.Claim, real.Claim})
 	}
 	strip := func(a ledger.ClaimAnswer) string {
-		return fmt.Sprintf("%s state %q doubt %v fence %d held %q err %v", a.Answer, a.State, a.InDoubt, a.Claim.Fence, a.HeldReason, a.Err)
+		return fmt.Sprintf("%s state %q doubt %v fence %d held %q version %d err %v", a.Answer, a.State, a.InDoubt, a.Claim.Fence, a.HeldReason,
+			a.Version, a.Err)
 	}
-	w.ids[wish.Key] = w.ids[wish.Key] || real.Err == nil
+	w.ids[wish.Key] = w.ids[wish.Key] || real.Err == nil && real.Answer != ledger.NotOnRecord
 	w.same("claim", strip(real), strip(model))
 }
 

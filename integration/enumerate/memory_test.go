@@ -104,6 +104,9 @@ func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	start := !paused && !w.NotBefore.After(now) && (w.NotAfter.IsZero() || w.NotAfter.After(now))
 	doubt := w.PublishedAt.Before(m.doubtBefore) || m.madeBefore(w.Key) || m.strays[w.Key] // never published counts as long ago
 	r, known := m.ops[w.Key]
+	if w.Refused {
+		return m.judgeRefused(w, now, doubt)
+	}
 	switch {
 	case !known:
 		r = m.insert(w, token, now, paused, start, doubt)
@@ -125,6 +128,19 @@ func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 			r.attempt(w.Intention, now)
 		}
 		return m.claimed(r, doubt, now)
+	}
+	return m.loser(r, w, now)
+}
+
+// judgeRefused makes nothing of a refused job but doubt that is not on record.
+func (m *memory) judgeRefused(w ledger.Wish, now time.Time, doubt bool) ledger.ClaimAnswer {
+	r, known := m.ops[w.Key]
+	if !known && (!doubt || w.Intention.Partner == "") {
+		return ledger.ClaimAnswer{Answer: ledger.NotOnRecord, InDoubt: doubt}
+	}
+	if !known {
+		r = m.insert(w, uuid.Nil, now, false, false, true)
+		r.dueAt = now
 	}
 	return m.loser(r, w, now)
 }
@@ -174,7 +190,7 @@ func (m *memory) loser(r *row, w ledger.Wish, now time.Time) ledger.ClaimAnswer 
 	a := ledger.ClaimAnswer{State: r.state, Now: now}
 	switch {
 	case r.wish.Fingerprint.Version != w.Fingerprint.Version:
-		a.Answer = ledger.NewerVersion
+		a.Answer, a.Version = ledger.OtherVersion, r.wish.Fingerprint.Version
 	case r.wish.Fingerprint != w.Fingerprint:
 		a = ledger.ClaimAnswer{Answer: ledger.Conflict, Now: now}
 	case r.state.Finished():

@@ -32,7 +32,7 @@ func (q *request) submit() {
 	}
 	q.key = key
 	order, fault := q.readOrder(key)
-	if fault != nil {
+	if fault != nil && (!order.Refused || !given) { // a key that was made just now is surely not on record
 		q.refuseFault(fault)
 		return
 	}
@@ -60,7 +60,9 @@ func (q *request) submit() {
 	case ledger.AcceptConflict:
 		q.refuse(problem{Status: http.StatusUnprocessableEntity, Code: "key_reused",
 			Detail: "this key belongs to another withdrawal; nothing was accepted. A new withdrawal needs a new key"})
-	case ledger.AcceptedByNewer:
+	case ledger.AcceptRefused:
+		q.refuseFault(fault)
+	case ledger.AcceptOtherVersion:
 		q.retryAfter(later)
 		q.refuse(problem{Status: http.StatusServiceUnavailable, Code: "newer_version", Detail: "a newer gateway can answer this; " + q.repeat()})
 	default:
@@ -165,7 +167,8 @@ func (q *request) readKey() (key uuid.UUID, given, ok bool) {
 	return uuid.Nil, true, false
 }
 
-// readOrder reads the body. An order without a key means that the request was answered.
+// readOrder reads the body. An order without a key means that the request was answered, or is to be answered with the fault. An order beside a
+// fault is refused by the policy of today: the ledger is asked all the same, for what was allowed when it came first.
 func (q *request) readOrder(key uuid.UUID) (ledger.Order, *job.Fault) {
 	if kind := q.r.Header.Get("Content-Type"); kind != "" {
 		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
@@ -186,9 +189,7 @@ func (q *request) readOrder(key uuid.UUID) (ledger.Order, *job.Fault) {
 	if err != nil {
 		return ledger.Order{}, asFault(err)
 	}
-	if fault := q.g.opts.Allowed(&j); fault != nil {
-		return ledger.Order{}, fault
-	}
+	fault := q.g.opts.Allowed(&j)
 	payload, err := job.Encode(j)
 	if err != nil {
 		return ledger.Order{}, asFault(err)
@@ -196,8 +197,8 @@ func (q *request) readOrder(key uuid.UUID) (ledger.Order, *job.Fault) {
 	return ledger.Order{
 		Key: key, Fingerprint: j.Fingerprint(), Source: j.Source, Route: j.Route, Partner: q.g.opts.Partners[j.Route],
 		DebtorAccount: j.DebtorAccount.Reveal(), Amount: j.Amount, NotBefore: j.NotBefore, NotAfter: j.NotAfter, Payload: payload,
-		TraceParent: traceParent(q.r.Header.Get("traceparent")), Grace: q.g.opts.Grace,
-	}, nil
+		TraceParent: traceParent(q.r.Header.Get("traceparent")), Grace: q.g.opts.Grace, Refused: fault != nil,
+	}, fault
 }
 
 // readBody reads at most what a job may have, into one allocation where the caller has said how much comes.

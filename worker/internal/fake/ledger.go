@@ -77,14 +77,21 @@ func (l *Ledger) Claim(_ context.Context, wishes []ledger.Wish) []ledger.ClaimAn
 func (l *Ledger) claim(w *ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	now := time.Now()
 	op, known := l.ops[w.Key]
-	if !known {
+	doubt := w.PublishedAt.Before(l.DoubtBefore)
+	switch {
+	case !known && w.Refused && (!doubt || w.Intention.Partner == ""):
+		return ledger.ClaimAnswer{Answer: ledger.NotOnRecord, InDoubt: doubt}
+	case !known:
 		op = l.add(w, now)
 	}
+	if !known && w.Refused { // it may have been sent under a claim that was lost
+		op.InDoubt, op.FirstSentAt, op.DueAt = true, w.PublishedAt, now
+	}
 	answer := ledger.ClaimAnswer{State: op.State, Now: now}
-	start := !l.paused(w.Intention.Partner) && !now.Before(w.NotBefore) && (w.NotAfter.IsZero() || now.Before(w.NotAfter))
+	start := !w.Refused && !l.paused(w.Intention.Partner) && !now.Before(w.NotBefore) && (w.NotAfter.IsZero() || now.Before(w.NotAfter))
 	switch {
 	case op.Wish.Fingerprint.Version != w.Fingerprint.Version:
-		answer.Answer = ledger.NewerVersion
+		answer.Answer, answer.Version = ledger.OtherVersion, op.Wish.Fingerprint.Version
 		return answer
 	case op.Wish.Fingerprint.Sum != w.Fingerprint.Sum:
 		return ledger.ClaimAnswer{Answer: ledger.Conflict, Now: now}
@@ -97,7 +104,7 @@ func (l *Ledger) claim(w *ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	case op.State == ledger.StateClaimed:
 		answer.Answer = ledger.Busy
 		return answer
-	case op.Fence > 0 || (!start && !l.paused(w.Intention.Partner)):
+	case op.Fence > 0 || op.InDoubt || w.Refused || (!start && !l.paused(w.Intention.Partner)):
 		answer.Answer = ledger.Scheduled
 		if op.Held {
 			answer.Answer, answer.HeldReason = ledger.Held, op.Code
@@ -108,7 +115,6 @@ func (l *Ledger) claim(w *ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 		answer.Answer, answer.HeldReason = ledger.Held, op.Code
 		return answer
 	}
-	doubt := w.PublishedAt.Before(l.DoubtBefore)
 	l.take(op, token, now)
 	op.InDoubt, op.FirstSentAt, op.PartnerKey, op.Credential = true, now, w.Intention.PartnerKey, w.Intention.Credential
 	op.Pinned = w.Intention.Partner
