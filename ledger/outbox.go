@@ -49,7 +49,8 @@ WITH ours AS MATERIALIZED (
 SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), o.key, o.source, o.route, coalesce(o.partner, ''), o.amount_minor, o.currency,
        coalesce(o.transfer_id, ''), coalesce(p.traceparent, '')
   FROM first f
- CROSS JOIN LATERAL (SELECT * FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o
+ CROSS JOIN LATERAL (SELECT o.key, o.source, o.route, o.partner, o.amount_minor, o.currency, o.transfer_id
+                       FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o
   LEFT JOIN LATERAL (SELECT p.traceparent FROM payloads p WHERE p.operation_id = f.operation_id LIMIT 1) AS p ON true
  ORDER BY f.id`
 
