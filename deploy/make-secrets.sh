@@ -7,7 +7,7 @@ umask 077
 mkdir -p secrets/tls
 cd secrets
 
-for name in postgres_superuser postgres_owner postgres_worker; do
+for name in postgres_superuser postgres_owner postgres_worker postgres_desk postgres_batch; do
   [ -s "$name" ] || openssl rand -hex 24 > "$name"
 done
 

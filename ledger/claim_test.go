@@ -339,7 +339,7 @@ func TestClaim_PausedScopesHoldAndResumeBringsBack(t *testing.T) {
 func TestPause_KeepsTheFirstReasonAndResumeNeedsAPause(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	ctx := context.Background()
-	for _, reason := range []string{"first", "second"} {
+	for _, reason := range []string{"first", "second", "second"} {
 		if err := db.Pause(ctx, ledger.ScopeRoute, "gbp-fps", reason, "ann"); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +351,7 @@ func TestPause_KeepsTheFirstReasonAndResumeNeedsAPause(t *testing.T) {
 	if err := db.Resume(ctx, ledger.ScopeRoute, "eur-sct", "why", "ann"); err == nil || !strings.Contains(err.Error(), "not paused") {
 		t.Errorf("resume of what is not paused: %v", err)
 	}
-	db.wantCount(1, "pause log", `SELECT count(*) FROM pause_log`)
+	db.wantCount(2, "pause log: each reason once", `SELECT count(*) FROM pause_log`)
 	if err := db.Pause(ctx, ledger.ScopeAll, "named", "why", "ann"); err == nil {
 		t.Error("a pause of all took a name")
 	}

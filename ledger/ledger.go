@@ -74,6 +74,15 @@ func Open(ctx context.Context, url string, opt Options) (*Ledger, error) {
 	return openPool(ctx, cfg, opt)
 }
 
+// OpenPool gives connections by the rules of a ledger, for those who keep tables of their own beside it.
+func OpenPool(ctx context.Context, url string, opt Options) (*pgxpool.Pool, error) {
+	l, err := Open(ctx, url, opt)
+	if err != nil {
+		return nil, err
+	}
+	return l.pool, nil
+}
+
 func openPool(ctx context.Context, cfg *pgxpool.Config, opt Options) (*Ledger, error) {
 	cfg.MaxConns = opt.MaxConns
 	// Described once per connection, not prepared under a name: nothing on the server outlives a transaction.

@@ -29,18 +29,57 @@ type Pause struct {
 	At     time.Time `json:"at"`
 }
 
+// ByWorker is who pauses when no person does.
+const ByWorker = "worker"
+
+// The reasons for which a worker pauses by itself. DoubtReasons are those that leave money in doubt.
+const (
+	PausedMismatch     = "mismatch"            // the partner's answer disagrees with what was sent
+	PausedContradicted = "contradicted"        // the partner authorized what has another outcome
+	PausedViolation    = "invariant_violation" // the ledger found what must never be
+	PausedDoubtLimit   = "doubt_limit"         // more money in doubt at the partner than its setting allows
+	PausedOurFunds     = "our_funds"           // our float at the partner is empty
+	PausedOurLimits    = "our_limits"
+)
+
+// DoubtReasons lists the reasons that leave money in doubt.
+func DoubtReasons() []string {
+	return []string{PausedMismatch, PausedContradicted, PausedViolation, PausedDoubtLimit}
+}
+
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
-// keeps the first reason.
+// keeps the first reason; a further one is logged, so that whoever resumes sees it.
 func (l *Ledger) Pause(ctx context.Context, scope Scope, name, reason, by string) error {
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
 	_, err := l.pool.Exec(ctx, `
 WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING scope)
-INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4 FROM p`, scope, name, reason, by)
+INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4
+ WHERE EXISTS (SELECT FROM p) OR NOT EXISTS (
+       SELECT FROM pause_log l WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND l.reason = $3 AND l.by = $4 AND l.id > `+lastResume+`)`, scope, name, reason, by)
 	if err != nil {
 		return fmt.Errorf("pause %s %s: %w", scope, name, err)
 	}
 	return nil
+}
+
+const lastResume = `coalesce((SELECT max(r.id) FROM pause_log r WHERE r.scope = $1 AND r.name = $2 AND r.act = 'resume'), 0)`
+
+// PausedForDoubt gives the reasons for which workers have paused there, because money is in doubt, since it was last resumed.
+func (l *Ledger) PausedForDoubt(ctx context.Context, scope Scope, name string) ([]string, error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
+	rows, err := l.pool.Query(ctx, `SELECT DISTINCT l.reason FROM pause_log l
+ WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND l.by = $3 AND l.reason = ANY($4) AND l.id > `+lastResume+` ORDER BY 1`,
+		scope, name, ByWorker, DoubtReasons())
+	if err != nil {
+		return nil, fmt.Errorf("ask why it is paused: %w", err)
+	}
+	reasons, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("ask why it is paused: %w", err)
+	}
+	return reasons, nil
 }
 
 const (

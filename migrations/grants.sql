@@ -17,3 +17,25 @@ BEGIN
       recoveries, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
   END IF;
 END $$;
+-- Operators: what the desk (command line, console) does in the name of a person. No UPDATE and no DELETE on evidence, attempts or the time of
+-- the first send: those of the application are not granted here.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
+    GRANT USAGE ON SCHEMA public TO paidonce_operator;
+    GRANT SELECT ON operations, payloads, attempts, observations, strays, entries, outbox, unpublished_jobs, due, pauses, pause_log, ledger_identity,
+      recoveries, leases, goose_db_version, operators, audit, audit_results, proposals, approvals, executions TO paidonce_operator;
+    GRANT SELECT (operator, made_at, made_by, valid_until) ON operator_tokens TO paidonce_operator;
+    GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
+    GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;
+    GRANT UPDATE (valid_until) ON operator_tokens TO paidonce_operator;
+    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text) TO paidonce_operator;
+    GRANT INSERT ON observations, entries, outbox, pause_log TO paidonce_operator;
+    GRANT UPDATE (state, in_doubt, held, unobserved, settlement, fence, outcome_at, contradicted_at, transfer_id, code) ON operations TO paidonce_operator;
+    GRANT UPDATE, DELETE ON due TO paidonce_operator;
+    GRANT INSERT, DELETE ON pauses TO paidonce_operator;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
+    GRANT SELECT ON operators, audit, audit_results, proposals, approvals, executions TO paidonce_reader;
+  END IF;
+END $$;

@@ -10,49 +10,23 @@ import (
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
-// change is who wants a change, and why.
-type change struct{ reason, by string }
-
-func (s *session) changeFlags(command *cobra.Command) *change {
-	c := &change{}
-	command.Flags().StringVar(&c.reason, "reason", "", "why (needed)")
-	command.Flags().StringVar(&c.by, "by", "", "who (default: the user of this session)")
-	return c
-}
-
-// complete fills in the user, and refuses a change without a reason.
-func (s *session) complete(c *change) error {
-	if c.reason == "" {
-		return cli.Exit(cli.Usage, errors.New("a change needs --reason"))
-	}
-	for _, name := range []string{"SUDO_USER", "USER", "LOGNAME"} {
-		if text, _ := s.lookup(name); c.by == "" {
-			c.by = text
-		}
-	}
-	if c.by == "" {
-		return cli.Exit(cli.Usage, errors.New("nobody is known to make this change: say who with --by"))
-	}
-	return nil
-}
-
 type pauseRow struct {
-	Scope   string `json:"scope"`
-	Name    string `json:"name,omitempty"`
-	Reason  string `json:"reason"`
-	By      string `json:"by"`
-	At      string `json:"at,omitempty"`
-	Changed string `json:"changed,omitempty"`
+	Scope  string `json:"scope"`
+	Name   string `json:"name,omitempty"`
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+	At     string `json:"at"`
 }
 
 func (s *session) printPauses(rows ...pauseRow) error {
 	return cli.List(s.printer(), cli.Table[pauseRow]{
-		Columns: []string{"scope", "name", "reason", "by", "at", "changed"},
-		Cells:   func(r pauseRow) []string { return []string{r.Scope, r.Name, r.Reason, r.By, r.At, r.Changed} },
+		Columns: []string{"scope", "name", "reason", "by", "at"},
+		Cells:   func(r pauseRow) []string { return []string{r.Scope, r.Name, r.Reason, r.By, r.At} },
 		Rows:    rows,
 	})
 }
@@ -70,25 +44,27 @@ func (s *session) pause() *cobra.Command {
 			if len(args) == 0 {
 				return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.listPauses(ctx, l) })
 			}
-			return s.changePause(ctx, args, c, "paused", (*ledger.Ledger).Pause)
+			return s.changePause(ctx, args, c, (*operate.Service).Pause)
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.deskFlags(command)
 	return command
 }
 
 func (s *session) resume() *cobra.Command {
 	var c *change
 	command := &cobra.Command{
-		Use:     "resume all | partner NAME | route NAME | source NAME",
-		Short:   "End a pause",
+		Use:   "resume all | partner NAME | route NAME | source NAME",
+		Short: "End a pause",
+		Long: "Ends a pause; what it held comes back over half a minute. A pause that a worker has set because money is in doubt (mismatch,\n" +
+			"contradicted, invariant_violation, doubt_limit) is ended by an approver or an admin.",
 		Example: "  paidonce resume partner northbank --reason 'maintenance is over'",
 		Args:    pauseArgs(false),
 		RunE: s.do(func(ctx context.Context, args []string) error {
-			return s.changePause(ctx, args, c, "resumed", (*ledger.Ledger).Resume)
+			return s.changePause(ctx, args, c, (*operate.Service).Resume)
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.deskFlags(command)
 	return command
 }
 
@@ -116,24 +92,21 @@ func (s *session) listPauses(ctx context.Context, l *ledger.Ledger) error {
 	return s.printPauses(rows...)
 }
 
-func (s *session) changePause(ctx context.Context, args []string, c *change, done string,
-	act func(*ledger.Ledger, context.Context, ledger.Scope, string, string, string) error,
+func (s *session) changePause(ctx context.Context, args []string, c *change,
+	act func(*operate.Service, ledger.Scope, string, string) *operate.PauseAct,
 ) error {
-	if err := s.complete(c); err != nil {
+	if err := c.complete(); err != nil {
 		return err
 	}
 	scope, name := ledger.Scope(args[0]), ""
 	if len(args) == 2 {
 		name = args[1]
 	}
-	return s.withLedger(ctx, func(settings *config.Config, l *ledger.Ledger) error {
-		if !knownName(settings, scope, name) {
+	return s.atDesk(ctx, func(d *desk) error {
+		if !knownName(d.settings, scope, name) {
 			return cli.Exit(cli.NotFound, fmt.Errorf("%s %q is not configured", scope, name))
 		}
-		if err := act(l, ctx, scope, name, c.reason, c.by); err != nil {
-			return err
-		}
-		return s.printPauses(pauseRow{Scope: string(scope), Name: name, Reason: c.reason, By: c.by, Changed: done})
+		return s.ask(ctx, d, c, act(d.Service, scope, name, c.reason))
 	})
 }
 
@@ -176,12 +149,12 @@ func (s *session) recover() *cobra.Command {
 		Args:    noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
 			if !dryRun {
-				if err := s.complete(c); err != nil {
+				if err := c.complete(); err != nil {
 					return err
 				}
 			}
-			return s.withLedger(ctx, func(settings *config.Config, l *ledger.Ledger) error {
-				return s.recoverLedger(ctx, settings, l, c, recoveryOptions{dryRun: dryRun, force: force, redo: redo})
+			return s.openDesk(ctx, func(d *desk) error {
+				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, Force: force, Redo: redo.String(), redo: redo})
 			})
 		}),
 	}
@@ -194,27 +167,31 @@ func (s *session) recover() *cobra.Command {
 
 // recoveryOptions are the flags of recover.
 type recoveryOptions struct {
-	dryRun, force bool
-	redo          time.Duration
+	Force  bool   `json:"force,omitzero"`
+	Redo   string `json:"redo"`
+	dryRun bool
+	redo   time.Duration
 }
 
-func (s *session) recoverLedger(ctx context.Context, settings *config.Config, l *ledger.Ledger, c *change, o recoveryOptions) error {
-	id, err := l.Identity(ctx)
+func (s *session) recoverLedger(ctx context.Context, d *desk, c *change, o recoveryOptions) error {
+	id, err := d.ledger.Identity(ctx)
 	if err != nil {
 		return err
 	}
 	row := recoveryRow{FromSystem: id.System, FromTimeline: id.Timeline, ToSystem: id.FoundSystem, ToTimeline: id.FoundTimeline, DryRun: o.dryRun}
 	switch {
-	case !id.Moved() && !o.force:
+	case !id.Moved() && !o.Force:
 		s.say("the ledger is where it remembers to be: nothing to recover")
 	case !o.dryRun:
-		done, err := l.Recover(ctx, c.reason, c.by)
-		if err != nil {
+		if d.by, err = d.Owner(ctx); err != nil {
 			return err
 		}
-		row.PutInDoubt, row.DoubtBefore = done.PutInDoubt, cli.Time(done.Before)
-		if row.DeliverFrom, err = s.rewind(ctx, settings, o.redo); err != nil {
-			return fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", err)
+		_, err := d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover", By: operate.RoleAdmin, On: "system " + id.FoundSystem, What: o,
+			Does: func(ctx context.Context, by operate.Operator) (string, error) {
+				return s.recoverNow(ctx, d, c.reason, by.Name, o, &row)
+			}}))
+		if err != nil {
+			return err
 		}
 	}
 	return cli.One(s.printer(), cli.Table[recoveryRow]{
@@ -225,6 +202,18 @@ func (s *session) recoverLedger(ctx context.Context, settings *config.Config, l 
 		},
 		Rows: []recoveryRow{row},
 	})
+}
+
+func (s *session) recoverNow(ctx context.Context, d *desk, reason, by string, o recoveryOptions, row *recoveryRow) (string, error) {
+	done, err := d.ledger.Recover(ctx, reason, by)
+	if err != nil {
+		return "", err
+	}
+	row.PutInDoubt, row.DoubtBefore = done.PutInDoubt, cli.Time(done.Before)
+	if row.DeliverFrom, err = s.rewind(ctx, d.settings, o.redo); err != nil {
+		return operate.OutcomePartial, fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", err)
+	}
+	return operate.OutcomeDone, nil
 }
 
 // rewind has the broker deliver again what it stored within a time, and says from which sequence on.

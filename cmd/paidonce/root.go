@@ -34,6 +34,7 @@ type session struct {
 	set         []string
 	databaseURL string
 	natsURL     string
+	tokenFile   string
 	format      string
 	reached     bool // a command's own code was reached: arguments and flags were fine
 }
@@ -100,10 +101,12 @@ func (s *session) root() *cobra.Command {
 	flags.StringArrayVar(&s.set, "set", nil, "one setting, as worker.in_flight=512; repeatable")
 	flags.StringVar(&s.databaseURL, "database-url", "", "same as --set database.url=...")
 	flags.StringVar(&s.natsURL, "nats-url", "", "same as --set nats.url=...")
+	flags.StringVar(&s.tokenFile, "operator-token-file", "", "same as --set operator.token_file=...: who changes something")
 	flags.StringVarP(&s.format, "output", "o", string(cli.FormatTable), "table, json, jsonl or csv")
 	s.must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cli.Formats(), cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(
 		s.worker(), s.gateway(), s.runProcesses(), s.migrate(), s.enqueue(), s.ops(), s.dead(), s.events(), s.pause(), s.resume(),
+		s.operators(), s.proposals(), s.audit(),
 		s.partners(), s.doctor(), s.prove(), s.config(), s.recover(), s.version(), s.completion(),
 	)
 	root.InitDefaultHelpCmd()
@@ -179,7 +182,7 @@ func (s *session) input() (config.Input, error) {
 		}
 		flags[path] = text
 	}
-	for path, text := range map[string]string{"database.url": s.databaseURL, "nats.url": s.natsURL} {
+	for path, text := range map[string]string{"database.url": s.databaseURL, "nats.url": s.natsURL, "operator.token_file": s.tokenFile} {
 		if text != "" {
 			flags[path] = text
 		}

@@ -15,12 +15,16 @@ import (
 const (
 	ownerRole  = "paidonce_owner"
 	workerRole = "paidonce_worker"
+	deskRole   = "paidonce_desk"
+	batchRole  = "paidonce_batch"
 )
 
 // DatabaseURLs are the ways into one database.
 type DatabaseURLs struct {
 	Owner     string // owns the schema and migrates it
 	Worker    string // the restricted role that `paidonce worker` runs under
+	Desk      string // what operators' commands log in as
+	Batch     string // what `paidonce batch` logs in as
 	Superuser string // to look at things that no role of paidonce may see
 }
 
@@ -42,14 +46,14 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name string) (DatabaseURL
 }
 
 func (p *Postgres) urls(name string) DatabaseURLs {
-	return DatabaseURLs{Owner: p.URL(name, ownerRole), Worker: p.URL(name, workerRole), Superuser: p.URL(name, "")}
+	return DatabaseURLs{Owner: p.URL(name, ownerRole), Worker: p.URL(name, workerRole), Desk: p.URL(name, deskRole), Batch: p.URL(name, batchRole), Superuser: p.URL(name, "")}
 }
 
 func makeRoles(ctx context.Context, conn *pgx.Conn, password string) error {
 	if _, err := conn.Exec(ctx, roles.Roles); err != nil {
 		return fmt.Errorf("make the roles: %w", err)
 	}
-	for _, role := range []string{ownerRole, workerRole} {
+	for _, role := range []string{ownerRole, workerRole, deskRole, batchRole} {
 		// ALTER ROLE takes no parameters; the password is ours: letters and digits only.
 		if _, err := conn.Exec(ctx, "ALTER ROLE "+role+" PASSWORD '"+password+"'"); err != nil {
 			return fmt.Errorf("set the password of %s: %w", role, err)

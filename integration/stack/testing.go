@@ -77,7 +77,8 @@ func Databases(t testing.TB) DatabaseURLs {
 	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	superuse(t, server, "CREATE DATABASE "+name+" TEMPLATE "+templateDatabase+" OWNER "+ownerRole)
 	t.Cleanup(func() { superuse(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
-	return DatabaseURLs{Owner: into(t, server, name, ownerRole), Worker: into(t, server, name, workerRole), Superuser: into(t, server, name, "postgres")}
+	return DatabaseURLs{Owner: into(t, server, name, ownerRole), Worker: into(t, server, name, workerRole), Desk: into(t, server, name, deskRole),
+		Batch: into(t, server, name, batchRole), Superuser: into(t, server, name, "postgres")}
 }
 
 func superuse(t testing.TB, server, statement string) {

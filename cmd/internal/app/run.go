@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker"
 	"github.com/paidonce/paidonce/worker/queue"
@@ -107,6 +108,29 @@ func OpenLedger(ctx context.Context, c *config.Config) (*ledger.Ledger, error) {
 	}
 	return ledger.Open(ctx, url.Reveal(), ledger.Options{Lease: c.Worker.Lease, MaxConns: int32(c.Database.MaxConns)}) //nolint:gosec // checked to be a small number
 }
+
+// OpenDesk gives the desk of a ledger, and what closes its connections.
+func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate.Service, func(), error) {
+	url, err := c.ConnectURL()
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+	if err != nil {
+		return nil, nil, err
+	}
+	amounts, err := config.Amounts(c.Operator.AmountLimits)
+	if err != nil {
+		panic("the settings were checked: amount_limits are amounts")
+	}
+	return operate.New(l, pool, operate.Options{ProposalTTL: c.Operator.ProposalTTL, Limits: operate.Limits{
+		Counts:  map[string]int{"replay": c.Operator.ReplayLimit, "discard": c.Operator.DiscardLimit, "batch_submit": c.Operator.BatchLimit},
+		Amounts: amounts,
+	}}), pool.Close, nil
+}
+
+// deskConns: a line, its act and its result follow each other.
+const deskConns = 4
 
 // refuseSchema ends a worker that can never work on this schema. A database that is away is waited for.
 func refuseSchema(ctx context.Context, l *ledger.Ledger, log zerolog.Logger) error {

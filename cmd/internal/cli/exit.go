@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/queue"
 )
@@ -90,12 +91,33 @@ func CodeOf(err error) Code {
 		return NotFound
 	case errors.Is(err, ledger.ErrMoved):
 		return Ambiguous
+	case decided(err) != OK:
+		return decided(err)
 	case errors.Is(err, context.Canceled):
 		return Interrupted
 	case away(err):
 		return TryAgain
 	}
 	return Failure
+}
+
+// decided gives the exit code of what the desk said, or OK.
+func decided(err error) Code {
+	for _, one := range []struct {
+		err  error
+		code Code
+	}{
+		{operate.ErrWaiting, Waiting}, {operate.ErrNoReason, Usage},
+		{operate.ErrNotPermitted, NotAllowed}, {operate.ErrOwnProposal, NotAllowed}, {operate.ErrUnknownOperator, NotAllowed}, {operate.ErrNoOperators, NotAllowed},
+		{operate.ErrNoProposal, NotFound}, {operate.ErrNoOperator, NotFound},
+		{operate.ErrExpired, Conflict}, {operate.ErrChanged, Conflict}, {operate.ErrDecided, Conflict}, {operate.ErrKnownOperator, Conflict},
+		{operate.ErrDisabled, Conflict}, {operate.ErrRefused, Conflict},
+	} {
+		if errors.Is(err, one.err) {
+			return one.code
+		}
+	}
+	return OK
 }
 
 // away reports that a service could not be reached, or not in time: the same command may succeed later.

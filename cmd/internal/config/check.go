@@ -78,6 +78,13 @@ func (k *checker) process() {
 	if c.Gateway.IntakeGrace < time.Second || c.Gateway.IntakeGrace > time.Hour {
 		k.say("gateway.intake_grace", "must be between 1s and 1h")
 	}
+	if c.Operator.ProposalTTL < time.Minute || c.Operator.ProposalTTL > 30*24*time.Hour {
+		k.say("operator.proposal_ttl", "must be between 1m and 720h")
+	}
+	k.amounts("operator.amount_limits", c.Operator.AmountLimits)
+	k.atLeast("operator.replay_limit", c.Operator.ReplayLimit, 0)
+	k.atLeast("operator.discard_limit", c.Operator.DiscardLimit, 0)
+	k.atLeast("operator.batch_limit", c.Operator.BatchLimit, 0)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "console")
 }
@@ -103,6 +110,7 @@ func (k *checker) partner(path string, p *Partner) {
 	}
 	k.atLeast(path+".max_in_flight", p.MaxInFlight, 1)
 	k.atLeast(path+".rate_limit", p.RateLimit, 0)
+	k.amounts(path+".doubt_limits", p.DoubtLimits)
 	if len(p.LookUps) == 0 {
 		k.say(path+".look_ups", "must list at least one delay")
 	}
@@ -112,6 +120,29 @@ func (k *checker) partner(path string, p *Partner) {
 			break
 		}
 	}
+}
+
+func (k *checker) amounts(path string, list []string) {
+	if _, err := Amounts(list); err != nil {
+		k.say(path, "%s", err)
+	}
+}
+
+// Amounts reads amounts such as "50000.00 GBP", one per currency, as minor units by currency.
+func Amounts(list []string) (map[string]int64, error) {
+	amounts := make(map[string]int64, len(list))
+	for i, text := range list {
+		decimal, currency, _ := strings.Cut(text, " ")
+		amount, err := money.Parse(decimal, currency)
+		if err != nil {
+			return nil, fmt.Errorf("item %d is not an amount and its currency, as 50000.00 GBP", i+1)
+		}
+		if _, twice := amounts[currency]; twice {
+			return nil, fmt.Errorf("lists %s twice", currency)
+		}
+		amounts[currency] = amount.Minor
+	}
+	return amounts, nil
 }
 
 func (k *checker) route(path string, r *Route) {

@@ -15,6 +15,7 @@ type Config struct {
 	Sources  map[string]*Source
 	Health   Health
 	Gateway  Gateway
+	Operator Operator
 	Log      Log
 
 	origins map[string]string // path -> place, for messages
@@ -68,6 +69,7 @@ type Partner struct {
 	MaxInFlight  int
 	RateLimit    int
 	LookUps      []time.Duration
+	DoubtLimits  []string
 }
 
 // Route maps a rail that jobs name to a partner.
@@ -94,6 +96,16 @@ type Health struct {
 type Gateway struct {
 	Listen      string
 	IntakeGrace time.Duration
+}
+
+// Operator is what operators' commands and console go by.
+type Operator struct {
+	TokenFile    string
+	ProposalTTL  time.Duration
+	AmountLimits []string
+	ReplayLimit  int
+	DiscardLimit int
+	BatchLimit   int
 }
 
 // Log says what is written to standard error, and how.

@@ -175,3 +175,15 @@ func (c *Config) PartnerToken(id string) (Secret, error) {
 func (c *Config) missing(path, text string) error {
 	return Problems{{Place: c.Origin(path), Path: path, Text: text}}
 }
+
+// OperatorToken reads the token of the person who runs the command; "" = none is set.
+func (c *Config) OperatorToken() (Secret, error) {
+	if c.Operator.TokenFile == "" {
+		return "", nil
+	}
+	token, err := ReadSecret(c.Operator.TokenFile, c.stdin)
+	if err != nil {
+		return "", c.missing("operator.token_file", err.Error())
+	}
+	return token, nil
+}

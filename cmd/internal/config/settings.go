@@ -106,6 +106,8 @@ func partnerSettings() []Setting {
 			at: field(func(p *Partner) any { return &p.RateLimit })},
 		{Path: "partners.<name>.look_ups", Default: "[5s, 30s, 2m, 10m, 1h]", Meaning: "when an operation in doubt is looked up; then it is parked",
 			at: field(func(p *Partner) any { return &p.LookUps })},
+		{Path: "partners.<name>.doubt_limits", Meaning: "most money in doubt at the partner, per currency, as [50000.00 GBP]; above it the partner pauses until a person resumes it",
+			at: field(func(p *Partner) any { return &p.DoubtLimits })},
 	}
 }
 
@@ -157,6 +159,18 @@ func listenSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Gateway.Listen }},
 		{Path: "gateway.intake_grace", Default: "30s", Meaning: "how long the sweep leaves an accepted withdrawal to its own message",
 			at: func(c *Config, _ string) any { return &c.Gateway.IntakeGrace }},
+		{Path: "operator.token_file", Meaning: "file with the token of the person who runs the commands; - reads standard input",
+			at: func(c *Config, _ string) any { return &c.Operator.TokenFile }},
+		{Path: "operator.proposal_ttl", Default: "24h", Meaning: "how long a proposal, and its approval, hold",
+			at: func(c *Config, _ string) any { return &c.Operator.ProposalTTL }},
+		{Path: "operator.amount_limits", Default: "[100000.00 GBP, 100000.00 EUR, 100000.00 USD]", Meaning: "most money that one person decides upon alone, per currency; a currency that is not listed: none",
+			at: func(c *Config, _ string) any { return &c.Operator.AmountLimits }},
+		{Path: "operator.replay_limit", Default: "100", Meaning: "most dead letters that one person replays alone",
+			at: func(c *Config, _ string) any { return &c.Operator.ReplayLimit }},
+		{Path: "operator.discard_limit", Default: "100", Meaning: "most dead letters that one person discards alone",
+			at: func(c *Config, _ string) any { return &c.Operator.DiscardLimit }},
+		{Path: "operator.batch_limit", Default: "1000", Meaning: "most rows of a batch that one person submits alone",
+			at: func(c *Config, _ string) any { return &c.Operator.BatchLimit }},
 		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
 			at: func(c *Config, _ string) any { return &c.Log.Level }},
 		{Path: "log.format", Default: "json", Meaning: "json, or console for people",

@@ -1,0 +1,88 @@
+package dead
+
+import "slices"
+
+// Class is how a letter stands to the ledger, and so what a replay would do.
+type Class string
+
+// The classes. Only a replayable letter is ever published.
+const (
+	ClassReplayable  Class = "replayable"  // never became an operation
+	ClassFinished    Class = "finished"    // its operation has an outcome: a replay has no effect
+	ClassUnfinished  Class = "unfinished"  // its operation is owned by the ledger
+	ClassConflicting Class = "conflicting" // its key belongs to another withdrawal
+	ClassMalformed   Class = "malformed"   // is no job
+	ClassUnroutable  Class = "unroutable"  // its route is not configured
+	ClassDuplicate   Class = "duplicate"   // another letter, or its replay, stands for the same withdrawal
+	ClassReplayed    Class = "replayed"
+	ClassDiscarded   Class = "discarded"
+	ClassCorrected   Class = "corrected"
+	ClassUnjudged    Class = "unjudged" // its operation has a fingerprint of another version
+)
+
+// Classes lists them in the order in which plans show them.
+func Classes() []Class {
+	return []Class{ClassReplayable, ClassFinished, ClassUnfinished, ClassConflicting, ClassMalformed, ClassUnroutable, ClassDuplicate, ClassReplayed,
+		ClassDiscarded, ClassCorrected, ClassUnjudged}
+}
+
+// Means says it in words.
+func (c Class) Means() string {
+	switch c {
+	case ClassReplayable:
+		return "never became an operation: is replayed"
+	case ClassFinished:
+		return "its operation has an outcome: a replay has no effect"
+	case ClassUnfinished:
+		return "its operation is open, claimed or parked: the ledger drives it, see `paidonce ops`"
+	case ClassConflicting:
+		return "its key belongs to another withdrawal: needs a new key, see `paidonce dead correct`"
+	case ClassMalformed:
+		return "is no job: not replayable as it is, see `paidonce dead correct`"
+	case ClassUnroutable:
+		return "its route is not configured: would be a dead letter again"
+	case ClassDuplicate:
+		return "another letter, or a replay that is under way, stands for the same withdrawal"
+	case ClassReplayed, ClassDiscarded, ClassCorrected:
+		return "was " + string(c) + ": not again"
+	case ClassUnjudged:
+		return "its operation was recorded by another version of the fingerprint: leave it to the version that knows it"
+	}
+	panic("a class without a meaning")
+}
+
+// same reports whether a plan may still run when a letter of one class is found to be of another: an operation that comes to its end by itself
+// changes nothing for a plan, which does nothing about either.
+func (c Class) same(now Class) bool {
+	passing := []Class{ClassUnfinished, ClassFinished}
+	return c == now || slices.Contains(passing, c) && slices.Contains(passing, now)
+}
+
+// classified joins what classOf needs, beside decided. o: the operation under the key. k: the letters of the key in the stream, and whether one
+// asks for something else that nobody has discarded. s: how often the key was replayed. c: whether it was replaced.
+const classified = decided + `
+ LEFT JOIN operations o ON o.key = l.key
+ LEFT JOIN LATERAL (
+   SELECT bool_or(CASE WHEN m.fingerprint <> l.fingerprint THEN NOT EXISTS (
+            SELECT FROM dead_letters n JOIN dead_letter_acts e ON e.stream_at = n.stream_at AND e.sequence = n.sequence AND e.act = 'discard'
+             WHERE n.key = m.key AND n.stream_at = m.stream_at AND n.fingerprint = m.fingerprint) ELSE false END) AS differs,
+          (array_agg(m.sequence ORDER BY m.replays DESC, m.sequence) FILTER (WHERE m.fingerprint = l.fingerprint AND b.act IS NULL))[1] AS foremost,
+          bool_or(b.act = 'discard' AND m.fingerprint = l.fingerprint) AS discarded
+     FROM dead_letters m
+     LEFT JOIN dead_letter_acts b ON b.stream_at = m.stream_at AND b.sequence = m.sequence AND b.act IN ('replay', 'discard', 'correct')
+    WHERE m.key = l.key AND m.stream_at = l.stream_at AND m.fingerprint IS NOT NULL
+ ) k ON l.fingerprint IS NOT NULL
+ LEFT JOIN LATERAL (
+   SELECT max(r.replay_n) AS replays FROM dead_letter_acts r WHERE r.key = l.key AND r.act = 'replay'
+ ) s ON l.fingerprint IS NOT NULL
+ LEFT JOIN LATERAL (SELECT true AS corrected FROM corrections c WHERE c.old_key = l.key LIMIT 1) c ON l.key IS NOT NULL `
+
+// classOf tells the class of l, beside classified; routes is a parameter: the configured ones, or NULL.
+func classOf(routes string) string {
+	return `CASE WHEN a.act = 'discard' THEN 'discarded' WHEN a.act = 'correct' THEN 'corrected' WHEN a.act = 'replay' THEN 'replayed'
+ WHEN c.corrected THEN 'corrected' WHEN l.fingerprint IS NULL THEN 'malformed'
+ WHEN o.fingerprint_version <> l.fingerprint_version THEN 'unjudged' WHEN o.fingerprint <> l.fingerprint THEN 'conflicting'
+ WHEN o.state IN ('authorized', 'rejected', 'cancelled') THEN 'finished' WHEN o.id IS NOT NULL THEN 'unfinished'
+ WHEN k.discarded THEN 'discarded' WHEN k.differs THEN 'conflicting' WHEN s.replays > l.replays OR k.foremost <> l.sequence THEN 'duplicate'
+ WHEN l.route <> ALL (` + routes + `::text[]) THEN 'unroutable' ELSE 'replayable' END`
+}

@@ -1,0 +1,96 @@
+package dead
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/worker/job"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// Errors of this package, besides those of operate and queue.
+var (
+	ErrNoPlan  = errors.New("there is no such plan")
+	ErrNothing = errors.New("no dead letter is selected")
+	ErrNeedsDB = errors.New("the stream alone does not tell: Postgres is needed")
+)
+
+// Letters is what the desk reads of the stream; *queue.DeadLetters is it.
+type Letters interface {
+	State(ctx context.Context) (queue.DeadState, error)
+	Scan(ctx context.Context, f queue.DeadFilter) iter.Seq2[queue.DeadLetter, error]
+	Show(ctx context.Context, sequence uint64) (queue.DeadLetter, error)
+	Read(ctx context.Context, sequences []uint64) ([]queue.DeadLetter, error)
+}
+
+// Publisher publishes what is replayed or corrected; *queue.Publisher is it.
+type Publisher interface {
+	PublishMany(ctx context.Context, ms []queue.Message) []queue.Result
+	Holds(ctx context.Context, sequence uint64, m queue.Message) (bool, error)
+}
+
+// Options bound what the desk does. The zero value works.
+type Options struct {
+	Routes   []string                  // that are configured; nil = not known, and then no letter is called unroutable
+	Allowed  func(*job.Job) *job.Fault // the policy of routes and sources, for corrections; default all
+	PlanTTL  time.Duration             // how long a plan may be begun; default 24h
+	Lease    time.Duration             // how long a replay that died keeps others out; default 15s
+	Chunk    int                       // letters that are decided, published and recorded together; default 256
+	Progress func(what string, done, of int64)
+}
+
+// Desk is safe for concurrent use.
+type Desk struct {
+	letters Letters
+	publish Publisher
+	db      operate.DB
+	opt     Options
+}
+
+// New makes the desk. Without a publisher nothing can be replayed or corrected, without a database only looked at.
+func New(letters Letters, publish Publisher, db operate.DB, opt Options) *Desk {
+	if opt.PlanTTL <= 0 {
+		opt.PlanTTL = 24 * time.Hour
+	}
+	if opt.Lease <= 0 {
+		opt.Lease = 15 * time.Second
+	}
+	if opt.Chunk <= 0 {
+		opt.Chunk = 256
+	}
+	if opt.Allowed == nil {
+		opt.Allowed = func(*job.Job) *job.Fault { return nil }
+	}
+	if opt.Progress == nil {
+		opt.Progress = func(string, int64, int64) {}
+	}
+	return &Desk{letters: letters, publish: publish, db: db, opt: opt}
+}
+
+// micros is a time as Postgres keeps it.
+func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// inTx runs body in one transaction. Nothing in it may wait for anything but Postgres.
+func (d *Desk) inTx(ctx context.Context, body func(pgx.Tx) error) (err error) {
+	tx, err := d.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback(context.WithoutCancel(ctx)) // err says why; after a failed commit there is nothing to roll back
+		}
+	}()
+	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', '5000', true), set_config('statement_timeout', '60000', true)`); err != nil {
+		return err
+	}
+	if err := body(tx); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}

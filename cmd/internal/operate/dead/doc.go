@@ -1,0 +1,29 @@
+// Package dead is what operators do with dead letters: look at them, plan, replay, discard, correct.
+//
+// # What may be relied on
+//
+//  1. Reading consumes nothing. List, Groups and Show work from the stream alone, too, while Postgres is away.
+//  2. The index (table dead_letters) holds no payload, no name and no account, and can be read again from the stream at any time. What was
+//     done to a letter is not in it: that is only ever added to (dead_letter_acts, corrections).
+//  3. A letter gets one decision, ever: replay, discard or correct. The database says so with a unique index.
+//  4. A replay publishes the bytes of the letter under its own subject, with a message id that counts the replays of its key, after its decision
+//     is committed; what came of it is committed after it. A replay that is killed in between goes on where it was: what is published twice
+//     has one id, and one key. It goes through the same claim as every delivery, so that it can never pay twice.
+//  5. A plan is a frozen selection. It is refused when a letter is gone, or stands in another way to the ledger than the plan says.
+//  6. A correction is a new operation under a new key, made once, agreed to by a second person. It closes the old key: see below.
+//
+// # The old key of a correction
+//
+// Upstream may send the job again under its old key, in good form now, while its correction is paid under the new one. So the old key, if it
+// can be read, becomes an operation that is cancelled from its beginning, with code "corrected" and an event that says so. The same job is
+// then found finished, and answered so; another job under that key is a conflict, and becomes a dead letter again. No replay of any letter of
+// that key is published. What cannot be closed: a job without a readable key. If upstream makes a key and sends it again, nothing here
+// connects the two; whoever corrects such a letter must tell the source first.
+//
+// A key that is an operation already is not closed. A letter that conflicts with that operation may be corrected: it asks for something else. A
+// letter that does not decode may not: nobody can say that the operation is not the same withdrawal.
+//
+// # What may not be relied on
+//
+// A discard is a decision about the letter and its copies. Upstream may send the job again, and then it is worked.
+package dead

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/ledger/money"
+)
+
+func (s *session) proposals() *cobra.Command {
+	return s.group("proposals", "What waits for the approval of another person",
+		"  paidonce proposals list --state open\n  paidonce proposals approve 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11 --reason 'checked with the bank'",
+		s.proposalsList(), s.proposalsShow(), s.proposalsDecide("approve", "Agree to a proposal; its author then runs the same command again"),
+		s.proposalsDecide("decline", "End a proposal"))
+}
+
+type proposalRow struct {
+	ID        string         `json:"id"`
+	State     string         `json:"state"`
+	Act       string         `json:"act"`
+	Target    string         `json:"target"`
+	By        string         `json:"by"`
+	Reason    string         `json:"reason"`
+	Evidence  string         `json:"evidence,omitempty"`
+	Weight    string         `json:"weight,omitempty"`
+	At        string         `json:"at"`
+	ExpiresAt string         `json:"expires_at"`
+	DecidedBy string         `json:"decided_by,omitempty"`
+	DecidedAt string         `json:"decided_at,omitempty"`
+	Decision  string         `json:"decision_reason,omitempty"`
+	Executed  string         `json:"executed_at,omitempty"`
+	Digest    string         `json:"digest"`
+	Content   jsontext.Value `json:"content,omitempty"`
+}
+
+func proposalRowOf(p operate.Proposal) proposalRow {
+	row := proposalRow{
+		ID: p.ID.String(), State: string(p.State), Act: p.Act, Target: p.Target, By: p.By, Reason: p.Reason, Evidence: p.Evidence,
+		Weight: weightText(p.Weight), At: cli.Time(p.At), ExpiresAt: cli.Time(p.ExpiresAt), DecidedBy: p.DecidedBy, DecidedAt: cli.Time(p.DecidedAt),
+		Decision: p.Decision, Executed: cli.Time(p.ExecutedAt), Digest: hex.EncodeToString(p.Digest),
+	}
+	if content := jsontext.Value(p.Content); content.IsValid() {
+		row.Content = content
+	}
+	return row
+}
+
+// weightText says how much it is about, as 3 and 49.00 GBP.
+func weightText(w operate.Weight) string {
+	var parts []string
+	if w.Count > 0 {
+		parts = append(parts, fmt.Sprint(w.Count))
+	}
+	for currency, minor := range w.Amounts {
+		parts = append(parts, money.Amount{Minor: minor, Currency: currency}.String())
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+func proposalTable(rows ...proposalRow) cli.Table[proposalRow] {
+	return cli.Table[proposalRow]{
+		Columns: []string{"id", "state", "act", "target", "by", "weight", "at", "expires_at", "decided_by", "decided_at", "decision_reason", "executed_at",
+			"reason", "evidence", "digest", "content"},
+		Cells: func(r proposalRow) []string {
+			return []string{r.ID, r.State, r.Act, r.Target, r.By, r.Weight, r.At, r.ExpiresAt, r.DecidedBy, r.DecidedAt, r.Decision, r.Executed,
+				r.Reason, r.Evidence, r.Digest, string(r.Content)}
+		},
+		Rows: rows,
+	}
+}
+
+func proposalStates() []string {
+	var names []string
+	for _, state := range operate.ProposalStates() {
+		names = append(names, string(state))
+	}
+	return names
+}
+
+func (s *session) proposalsList() *cobra.Command {
+	var f operate.ProposalFilter
+	var states []string
+	command := &cobra.Command{
+		Use:     "list",
+		Short:   "List proposals, the newest first",
+		Example: "  paidonce proposals list --state open\n  paidonce proposals list --act resolve -o json",
+		Args:    noArgs,
+		RunE: s.do(func(ctx context.Context, _ []string) error {
+			for _, state := range states {
+				if !slices.Contains(proposalStates(), state) {
+					return cli.Exit(cli.Usage, fmt.Errorf("--state %s: there are %s", state, strings.Join(proposalStates(), ", ")))
+				}
+				f.States = append(f.States, operate.ProposalState(state))
+			}
+			if f.Limit < 1 {
+				return cli.Exit(cli.Usage, errors.New("--limit must be at least 1"))
+			}
+			return s.openDesk(ctx, func(d *desk) error {
+				list, err := d.Proposals(ctx, f)
+				if err != nil {
+					return err
+				}
+				rows := []proposalRow{}
+				for _, p := range list {
+					rows = append(rows, proposalRowOf(p))
+				}
+				return cli.List(s.printer(), proposalTable(rows...))
+			})
+		}),
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&states, "state", nil, "only these: "+strings.Join(proposalStates(), ", "))
+	flags.StringVar(&f.Act, "act", "", "only this act, as resolve or replay")
+	flags.StringVar(&f.Target, "target", "", "only this key or plan")
+	flags.IntVar(&f.Limit, "limit", 100, "most proposals to list")
+	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(proposalStates(), cobra.ShellCompDirectiveNoFileComp)))
+	return command
+}
+
+func (s *session) proposalsShow() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one proposal, with all that it would do",
+		Example: "  paidonce proposals show 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11",
+		Args:    exactly(1, "the id of one proposal"),
+		RunE: s.do(func(ctx context.Context, args []string) error {
+			id, err := parseProposal(args[0])
+			if err != nil {
+				return err
+			}
+			return s.openDesk(ctx, func(d *desk) error {
+				p, err := d.Proposal(ctx, id)
+				if err != nil {
+					return err
+				}
+				return cli.One(s.printer(), proposalTable(proposalRowOf(p)))
+			})
+		}),
+	}
+}
+
+func parseProposal(text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return id, cli.Exit(cli.Usage, errors.New("a proposal is named by its id, as `paidonce proposals list` prints it"))
+	}
+	return id, nil
+}
+
+// proposalsDecide is approve or decline.
+func (s *session) proposalsDecide(verb, short string) *cobra.Command {
+	var c *change
+	var digest string
+	command := &cobra.Command{
+		Use:   verb + " ID",
+		Short: short,
+		Long: short + ".\nNobody approves what they proposed themselves. With --digest it is refused unless the proposal is the one that was read;\n" +
+			"without, what is decided upon is printed.",
+		Example: "  paidonce proposals " + verb + " 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11 --reason 'checked with the bank'",
+		Args:    exactly(1, "the id of one proposal"),
+		RunE: s.do(func(ctx context.Context, args []string) error {
+			id, err := parseProposal(args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.complete(); err != nil {
+				return err
+			}
+			return s.atDesk(ctx, func(d *desk) error {
+				p, err := d.Proposal(ctx, id)
+				if err != nil {
+					return err
+				}
+				read := p.Digest
+				if digest != "" {
+					if read, err = hex.DecodeString(digest); err != nil {
+						return cli.Exit(cli.Usage, errors.New("--digest is the one that `paidonce proposals show` prints"))
+					}
+				}
+				decide := d.Approve
+				if verb == "decline" {
+					decide = d.Decline
+				}
+				decided, err := decide(ctx, d.by, id, read, c.reason)
+				if err != nil {
+					return err
+				}
+				return cli.One(s.printer(), proposalTable(proposalRowOf(decided)))
+			})
+		}),
+	}
+	c = s.changeFlags(command)
+	command.Flags().StringVar(&digest, "digest", "", "the digest of the proposal as it was read")
+	return command
+}

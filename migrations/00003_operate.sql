@@ -1,0 +1,257 @@
+-- Operators: who may change what, what they asked for, who agreed, what was done, and with what result.
+--
+-- Why functions that run as the owner: several people share one database login. What is written in a person's name is accepted only
+-- together with that person's proof, the SHA-256 of the token, given for one transaction (paidonce.proof). Kept is the SHA-256 of the proof,
+-- so that neither a dump nor a log of statements opens the desk. Why triggers: four eyes must hold through whatever door a change comes.
+
+-- +goose Up
+CREATE TABLE operators (
+    name        text COLLATE "C" PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+    roles       text[] NOT NULL CHECK (cardinality(roles) > 0 AND roles <@ ARRAY['viewer', 'operator', 'approver', 'admin']),
+    made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    made_by     text NOT NULL CHECK (made_by <> ''),
+    disabled_at timestamptz, -- for good: a name is never given to another person
+    disabled_by text,
+    CONSTRAINT operators_disabled CHECK ((disabled_at IS NULL) = (disabled_by IS NULL))
+);
+CREATE TABLE operator_tokens (
+    digest      bytea PRIMARY KEY CHECK (octet_length(digest) = 32), -- SHA-256 of the proof
+    operator    text COLLATE "C" NOT NULL,
+    made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    made_by     text NOT NULL CHECK (made_by <> ''),
+    valid_until timestamptz NOT NULL DEFAULT 'infinity'
+);
+CREATE INDEX operator_tokens_operator ON operator_tokens (operator);
+
+-- Written and committed before the act; what came of it is a row of audit_results. A line without one was begun and not ended.
+CREATE TABLE audit (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by          text COLLATE "C" NOT NULL,
+    act         text COLLATE "C" NOT NULL CHECK (act ~ '^[a-z][a-z_]{0,62}$'),
+    target      text NOT NULL CHECK (target <> ''),
+    reason      text NOT NULL CHECK (reason <> ''),
+    evidence    text NOT NULL DEFAULT '',
+    digest      bytea NOT NULL CHECK (octet_length(digest) = 32),
+    weight      jsonb NOT NULL DEFAULT '{}',
+    proposal_id uuid -- under whose approval
+);
+CREATE INDEX audit_target ON audit (target);
+CREATE INDEX audit_proposal ON audit (proposal_id) WHERE proposal_id IS NOT NULL;
+CREATE TABLE audit_results (
+    audit_id bigint PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by       text COLLATE "C" NOT NULL,
+    outcome  text COLLATE "C" NOT NULL CHECK (outcome ~ '^[a-z][a-z_]{0,62}$'),
+    detail   text NOT NULL DEFAULT ''
+);
+
+-- Four eyes. The digest covers what will be done to the byte; the content holds no names and no account numbers.
+CREATE TABLE proposals (
+    id         uuid PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by         text COLLATE "C" NOT NULL,
+    act        text COLLATE "C" NOT NULL,
+    target     text NOT NULL,
+    reason     text NOT NULL CHECK (reason <> ''),
+    evidence   text NOT NULL DEFAULT '',
+    content    bytea NOT NULL,
+    digest     bytea NOT NULL,
+    weight     jsonb NOT NULL DEFAULT '{}',
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT proposals_digest CHECK (digest = sha256(convert_to(act || E'\n', 'UTF8') || content)),
+    CONSTRAINT proposals_expiry CHECK (expires_at > at AND expires_at <= at + interval '30 days')
+);
+CREATE INDEX proposals_digest_at ON proposals (digest, at);
+CREATE TABLE approvals (
+    proposal_id uuid PRIMARY KEY, -- one decision, whoever is first
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by          text COLLATE "C" NOT NULL,
+    decision    text NOT NULL CHECK (decision IN ('approved', 'declined')),
+    digest      bytea NOT NULL,
+    reason      text NOT NULL CHECK (reason <> '')
+);
+CREATE TABLE executions (
+    proposal_id uuid PRIMARY KEY, -- an approval is used up once; what was begun and not ended is gone on with under it
+    audit_id    bigint NOT NULL UNIQUE,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by          text COLLATE "C" NOT NULL,
+    digest      bytea NOT NULL
+);
+
+-- Whose token it is; no row when it is nobody's.
+-- +goose StatementBegin
+CREATE FUNCTION operator_of(proof bytea) RETURNS TABLE (name text, roles text[])
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT o.name, o.roles FROM operator_tokens t JOIN operators o ON o.name = t.operator
+   WHERE t.digest = sha256(proof) AND t.valid_until > clock_timestamp() AND o.disabled_at IS NULL
+$$;
+-- +goose StatementEnd
+-- Whether this transaction carries the proof of that operator, and one of the roles (none asked: any).
+-- +goose StatementBegin
+CREATE FUNCTION operator_proven(who text, wanted text[]) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM operator_of(decode(coalesce(current_setting('paidonce.proof', true), ''), 'hex')) o
+                  WHERE o.name = who AND (cardinality(wanted) = 0 OR o.roles && wanted))
+$$;
+-- +goose StatementEnd
+-- The owner of the ledger makes the first operators, while fewer than two could decide anything, and gives a new token to one who has lost the
+-- last. Nobody else is believed to be 'database:<role>'.
+-- +goose StatementBegin
+CREATE FUNCTION owner_speaks(who text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT who = 'database:' || session_user
+     AND pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'operators'::regclass), 'MEMBER')
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION operators_any() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$ SELECT EXISTS (SELECT FROM operators) $$;
+-- +goose StatementEnd
+-- An admin who makes an identity could agree with themselves under its name. So from the second decider on, another one agrees to it.
+-- +goose StatementBegin
+CREATE FUNCTION others_decide(who text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM operators o WHERE o.name <> who AND o.roles && '{approver,admin}') -- the disabled count: else disabling would free one's hands
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION agreed_identity(agreed text, who text, wanted text[]) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM executions e JOIN proposals p ON p.id = e.proposal_id
+                  WHERE p.act = agreed AND p.target = who AND p.expires_at > clock_timestamp()
+                    AND (wanted IS NULL OR convert_from(p.content, 'UTF8')::jsonb -> 'roles' = to_jsonb(wanted)))
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_unproven() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF NOT operator_proven(NEW."by", '{}') AND NOT owner_speaks(NEW."by") THEN
+    RAISE EXCEPTION '%: written in the name of an operator without that operator''s token', TG_TABLE_NAME USING ERRCODE = 'PO011';
+  END IF;
+  RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER audit_proven BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION refuse_unproven();
+CREATE TRIGGER proposals_proven BEFORE INSERT ON proposals FOR EACH ROW EXECUTE FUNCTION refuse_unproven();
+
+-- A result is written by whoever wrote the line. A token that ran out in between must not leave an act without its result.
+-- +goose StatementBegin
+CREATE FUNCTION refuse_result() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM audit WHERE id = NEW.audit_id AND by = NEW."by") THEN
+    RAISE EXCEPTION 'audit_results: a result belongs to a line of the same operator' USING ERRCODE = 'PO011';
+  END IF;
+  RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER audit_results_own BEFORE INSERT ON audit_results FOR EACH ROW EXECUTE FUNCTION refuse_result();
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_operator() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  who text := CASE TG_OP WHEN 'INSERT' THEN NEW.made_by ELSE NEW.disabled_by END;
+BEGIN
+  IF TG_OP = 'UPDATE' AND (OLD.name <> NEW.name OR OLD.roles <> NEW.roles OR OLD.made_at <> NEW.made_at OR OLD.made_by <> NEW.made_by
+      OR OLD.disabled_at IS NOT NULL) THEN
+    RAISE EXCEPTION 'operators: an operator is disabled once, and nothing else changes' USING ERRCODE = 'PO011';
+  END IF;
+  IF TG_OP = 'UPDATE' AND (operator_proven(who, '{admin}') OR owner_speaks(who)) THEN
+    RETURN NEW;
+  END IF;
+  IF TG_OP = 'INSERT' AND operator_proven(who, '{admin}')
+     AND (NEW.roles = '{viewer}' OR NOT others_decide(who) OR agreed_identity('operator_add', NEW.name, NEW.roles)) THEN
+    RETURN NEW;
+  END IF;
+  IF TG_OP = 'INSERT' AND owner_speaks(who) AND (operators_any() OR 'admin' = ANY(NEW.roles))
+     AND (SELECT count(*) FROM operators WHERE disabled_at IS NULL AND roles && '{approver,admin}') < 2 THEN
+    RETURN NEW;
+  END IF;
+  RAISE EXCEPTION 'operators: made by an admin, with another''s approval; by the owner of the database while fewer than two can decide, an admin first'
+    USING ERRCODE = 'PO011';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER operators_guard BEFORE INSERT OR UPDATE ON operators FOR EACH ROW EXECUTE FUNCTION refuse_operator();
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_token() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'UPDATE' AND (OLD.digest <> NEW.digest OR OLD.operator <> NEW.operator OR OLD.made_at <> NEW.made_at OR OLD.made_by <> NEW.made_by
+      OR NEW.valid_until > OLD.valid_until) THEN
+    RAISE EXCEPTION 'operator_tokens: a token only ever ends earlier' USING ERRCODE = 'PO011';
+  END IF;
+  IF TG_OP = 'UPDATE' THEN
+    RETURN NEW;
+  END IF;
+  IF NOT EXISTS (SELECT FROM operators WHERE name = NEW.operator AND disabled_at IS NULL) THEN
+    RAISE EXCEPTION 'operator_tokens: there is no such operator' USING ERRCODE = 'PO011';
+  END IF;
+  IF NOT (owner_speaks(NEW.made_by) OR (NEW.made_by = NEW.operator AND operator_proven(NEW.operator, '{}'))
+          OR (operator_proven(NEW.made_by, '{admin}')
+              AND (NOT others_decide(NEW.made_by) OR agreed_identity('operator_rotate', NEW.operator, NULL)
+                   OR EXISTS (SELECT FROM operators o WHERE o.name = NEW.operator AND (o.roles = '{viewer}' OR o.made_by = NEW.made_by
+                              AND NOT EXISTS (SELECT FROM operator_tokens t WHERE t.operator = o.name))))) -- the first comes with the operator
+         ) THEN
+    RAISE EXCEPTION 'operator_tokens: made by the operator, by an admin with another''s approval, or by the owner of the database' USING ERRCODE = 'PO011';
+  END IF;
+  RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER operator_tokens_guard BEFORE INSERT OR UPDATE ON operator_tokens FOR EACH ROW EXECUTE FUNCTION refuse_token();
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_approval() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  p proposals%ROWTYPE;
+BEGIN
+  SELECT id, at, by, act, target, reason, evidence, content, digest, weight, expires_at INTO p FROM proposals WHERE id = NEW.proposal_id;
+  CASE
+    WHEN p.id IS NULL THEN RAISE EXCEPTION 'approvals: there is no such proposal' USING ERRCODE = 'PO015';
+    WHEN NEW.decision = 'approved' AND p."by" = NEW."by" THEN
+      RAISE EXCEPTION 'approvals: an author does not approve' USING ERRCODE = 'PO012';
+    WHEN NEW.digest <> p.digest THEN RAISE EXCEPTION 'approvals: not what was proposed' USING ERRCODE = 'PO013';
+    WHEN p.expires_at <= clock_timestamp() THEN RAISE EXCEPTION 'approvals: the proposal has expired' USING ERRCODE = 'PO014';
+    WHEN NOT operator_proven(NEW."by", '{approver,admin}') AND NOT (NEW.decision = 'declined' AND p."by" = NEW."by" AND operator_proven(NEW."by", '{}')) THEN
+      RAISE EXCEPTION 'approvals: decided by an approver or an admin, with that person''s token' USING ERRCODE = 'PO011';
+    ELSE RETURN NEW;
+  END CASE;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER approvals_guard BEFORE INSERT ON approvals FOR EACH ROW EXECUTE FUNCTION refuse_approval();
+
+-- +goose StatementBegin
+CREATE FUNCTION refuse_execution() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF NOT operator_proven(NEW."by", '{}')
+     OR NOT EXISTS (SELECT FROM proposals p JOIN approvals a ON a.proposal_id = p.id JOIN audit l ON l.id = NEW.audit_id
+                     WHERE p.id = NEW.proposal_id AND a.decision = 'approved' AND a."by" <> p."by" AND p.expires_at > clock_timestamp()
+                       AND p.digest = NEW.digest AND a.digest = NEW.digest AND l.digest = NEW.digest AND l.proposal_id = p.id AND l."by" = NEW."by") THEN
+    RAISE EXCEPTION 'executions: only what another person has approved, unchanged and in time' USING ERRCODE = 'PO014';
+  END IF;
+  RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER executions_guard BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION refuse_execution();
+
+CREATE TRIGGER operators_kept BEFORE DELETE OR TRUNCATE ON operators FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER operator_tokens_kept BEFORE DELETE OR TRUNCATE ON operator_tokens FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER audit_results_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_results FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER proposals_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON proposals FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER approvals_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON approvals FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+CREATE TRIGGER executions_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON executions FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+
+REVOKE EXECUTE ON FUNCTION operator_of(bytea), operator_proven(text, text[]), owner_speaks(text), operators_any(),
+  others_decide(text), agreed_identity(text, text, text[]) FROM PUBLIC;
+
+-- A person's decision is an observation too. Its verdict is empty: it proves nothing of the partner, and older programs read it as a note.
+-- Not validated: every row was good under the narrower rule, and reading them all would hold the table.
+ALTER TABLE observations DROP CONSTRAINT observations_kind_check,
+    ADD CONSTRAINT observations_kind_check CHECK (kind IN ('verdict', 'look_up', 'webhook', 'late', 'note', 'resolution')) NOT VALID;
