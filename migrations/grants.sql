@@ -39,3 +39,34 @@ BEGIN
     GRANT SELECT ON operators, audit, audit_results, proposals, approvals, executions TO paidonce_reader;
   END IF;
 END $$;
+-- Batch payout runs: what `paidonce batch` does beside the desk. Only this role and the application's make operations.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_batch') THEN
+    GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
+    GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
+    GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
+    GRANT INSERT ON batch_runs, batch_parts, batch_rows TO paidonce_batch;
+    GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;
+    GRANT UPDATE (recorded), DELETE ON batch_parts TO paidonce_batch;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
+    GRANT SELECT ON batch_runs, batch_parts, batch_rows TO paidonce_operator;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
+    GRANT SELECT ON batch_runs, batch_rows TO paidonce_reader; -- not batch_parts: beneficiaries lie there
+  END IF;
+END $$;
+-- Dead letters: the index is the desk's to rebuild, what was done to letters is only added to.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
+    GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters TO paidonce_operator;
+    GRANT SELECT, INSERT ON dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_operator;
+    GRANT INSERT, UPDATE, DELETE ON leases TO paidonce_operator; -- that one replay of a plan runs at a time
+    GRANT EXECUTE ON FUNCTION close_corrected_key(uuid, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
+    GRANT SELECT ON dead_letters, dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_reader;
+  END IF;
+END $$;
