@@ -29,7 +29,7 @@ type Report struct {
 	Format        Format
 	Rows          int            // good and bad
 	Bad           int            // rows
-	Sums          []money.Amount // of the good rows, by currency
+	Sums          []money.Amount // of the good rows, by currency; without those that do not fit, which are a fault
 	Trailer       *Totals        // what the file says about itself; nil = nothing
 	Faults        []Fault        // the first ones
 	FaultCount    int            // all
@@ -132,7 +132,7 @@ func (c *checker) add(row *Row) error {
 		c.sums[amount.Currency] = sum.Minor
 	case !c.over[amount.Currency]:
 		c.over[amount.Currency] = true
-		c.fault(&Fault{Line: row.Line, Row: row.N, Column: "amount", Code: "sum_range", Message: "the sum of the rows up to here does not fit 64 bits of minor units",
+		c.note(&Fault{Line: row.Line, Column: "amount", Code: "sum_range", Message: "the sum of the rows up to here does not fit 64 bits of minor units",
 			Hint: "no run pays so much: look for an amount that is wrong, or split the file"})
 	}
 	if err := c.contents.add(row); err != nil {
@@ -152,6 +152,9 @@ func (c *checker) finish(reader *Reader) (Report, error) {
 	report := &c.report
 	report.Rows, report.Trailer = reader.Rows(), reader.Trailer()
 	for currency, minor := range c.sums {
+		if c.over[currency] {
+			continue
+		}
 		report.Sums = append(report.Sums, money.Amount{Minor: minor, Currency: currency})
 	}
 	sortSums(report.Sums)
@@ -188,7 +191,7 @@ func (c *checker) compareWith(code, name string, rows int, sums []money.Amount, 
 		c.note(&Fault{Code: code + "_rows", Message: fmt.Sprintf("the file has %d rows, %s says %d", report.Rows, name, rows),
 			Hint: "rows are missing or stand twice: compare with the system that wrote the file"})
 	}
-	if !withSums || report.Bad > 0 {
+	if !withSums || report.Bad > 0 || len(c.over) > 0 {
 		return
 	}
 	want := slices.Clone(sums)

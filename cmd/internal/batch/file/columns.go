@@ -105,6 +105,11 @@ func readHeader(cells []string, declared []string) ([]column, *Fault) {
 		}
 	}
 	if known == 0 {
+		for _, delimiter := range []string{",", ";", "|", "\t"} {
+			if len(cells) == 1 && columnOf(strings.Split(cells[0], delimiter)[0]) != noColumn {
+				return nil, endFault(1, "delimiter", "the cells are not divided by the declared delimiter", "the file seems to use "+strconv.Quote(delimiter)+": declare it")
+			}
+		}
 		return nil, endFault(1, "header_missing", "the first line has no name of a column",
 			"the first line must be: "+strings.Join(expected(declared), ",")+"; and the delimiter must be the declared one")
 	}

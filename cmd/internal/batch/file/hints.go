@@ -105,6 +105,10 @@ func hintOf(code, path string) string {
 		return "write 2026-12-24 or 2026-12-24T09:00:00Z"
 	case job.CodeWindowEmpty:
 		return "not_after must be later than not_before"
+	case job.CodeTextEmpty:
+		return "fill it in, or leave it out"
+	case "value_form":
+		return "compare with the schema"
 	case job.CodeTextSpace:
 		return "remove the spaces at the begin and at the end"
 	case job.CodeTextTooLong:

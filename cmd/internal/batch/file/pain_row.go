@@ -210,7 +210,7 @@ func (s *painSource) makeRow() (Row, *Fault) {
 	case r.fault != nil:
 		return Row{}, r.fault
 	case amountFault != "":
-		return fault("/Amt/InstdAmt", amountFault, "is no amount of its currency", hintOf(amountFault, ""))
+		return fault("/Amt/InstdAmt", amountFault, amountMessage(amountFault), hintOf(amountFault, ""))
 	case r.name == "":
 		return fault("/Cdtr/Nm", "missing", "the beneficiary has no name", "fill it in")
 	case r.iban == "" && r.other == "":
@@ -311,6 +311,21 @@ func scaled(text, currency string) (money.Amount, string) {
 		return amount, job.CodeAmountRange
 	default:
 		return amount, job.CodeAmountForm
+	}
+}
+
+func amountMessage(code string) string {
+	switch code {
+	case job.CodeCurrencyUnknown:
+		return "must be an ISO 4217 currency with minor digits"
+	case job.CodeAmountDigits:
+		return "has more digits than its currency; nothing is rounded"
+	case job.CodeAmountZero:
+		return "must be above zero"
+	case job.CodeAmountRange:
+		return "does not fit 64 bits of minor units"
+	default:
+		return "is no plain decimal"
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/paidonce/paidonce/worker/job"
 )
@@ -16,6 +17,7 @@ const maxToken = job.MaxBytes
 var (
 	errTokenTooLong = errors.New("element too long")
 	errEncoding     = errors.New("encoding other than UTF-8")
+	errLatin1       = errors.New("encoding Latin-1")
 )
 
 // tokens reads XML without what makes XML dangerous: no document type and so no entities but the five, no other encodings, no value without limit.
@@ -42,7 +44,13 @@ func (b *bounded) ReadByte() (byte, error) {
 func newTokens(r io.Reader) *tokens {
 	t := &tokens{in: &bounded{r: bufio.NewReaderSize(r, 64<<10)}}
 	t.decoder = xml.NewDecoder(t.in)
-	t.decoder.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errEncoding }
+	t.decoder.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
+		switch strings.ToLower(label) {
+		case "iso-8859-1", "iso-8859-15", "latin1", "windows-1252":
+			return nil, errLatin1
+		}
+		return nil, errEncoding
+	}
 	return t
 }
 
@@ -89,6 +97,8 @@ func (t *tokens) fault(err error) error {
 		return io.EOF
 	case errors.Is(err, errTokenTooLong):
 		return t.end("too_large", "a value or a tag has more than 65536 bytes", "is an end tag missing?")
+	case errors.Is(err, errLatin1):
+		return t.end("encoding_latin1", "declares Latin-1 or Windows-1252 as its encoding", "write the file in UTF-8, and declare it so")
 	case errors.Is(err, errEncoding):
 		return t.end("encoding_declared", "declares another encoding than UTF-8", "write the file in UTF-8, and declare it so")
 	case errors.As(err, &syntax):
