@@ -195,3 +195,45 @@ func TestPolicyStopsBeforeTheFirstSend(t *testing.T) {
 		}
 	})
 }
+
+// TestStraysAreJudgedByTheLedger: a route that was retired leaves jobs behind; those whose operations are on record are no dead letters.
+func TestStraysAreJudgedByTheLedger(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		_, other := workertest.OrderWith(t, func(j *job.Job) { j.Key, j.Amount.Minor = key, 4901 })
+		lost, old := workertest.Order(t)
+		_, fresh := workertest.Order(t)
+		before := time.Now()
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		stop(t, p)
+		<-time.After(time.Minute)
+		w.led.DoubtBefore = time.Now()
+		p = workertest.Start(t, w, nil, func(o *worker.Options) { clear(o.Routes); clear(o.Sources) })
+		at := func(published time.Time) job.Origin {
+			return job.Origin{Source: workertest.SourceName, Route: workertest.RouteName, PublishedAt: published}
+		}
+		now := time.Now().Add(time.Second)
+		faults, err := p.Worker.JudgeStrays(t.Context(), []job.Origin{at(before), at(now), at(before), at(now), at(now)},
+			[][]byte{payload, other, old, fresh, []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"", "key_reused: the key belongs to another job", "unknown_route: no consumer covers the subject; it is older than the last " +
+			"recovery of the ledger and may have been sent: ask the partner before it is replayed", "unknown_route: no consumer covers the subject",
+			"unknown_route: no consumer covers the subject"}
+		for i, fault := range faults {
+			said := ""
+			if fault != nil {
+				said = string(fault.Reason) + ": " + fault.Detail
+			}
+			if said != want[i] {
+				t.Errorf("job %d: %q, want %q", i, said, want[i])
+			}
+		}
+		stop(t, p)
+		if _, known := w.led.Look(lost); known {
+			t.Error("an operation was made of a stray job")
+		}
+	})
+}

@@ -24,7 +24,10 @@ const (
 
 // StraysOptions are the settings of Strays. All may be zero.
 type StraysOptions struct {
-	Every time.Duration  // between passes; default 5s
+	Every time.Duration // between passes; default 5s
+	// Judge says for each job why it becomes a dead letter, by the fault's reason and detail, or nil: its operation is on record, and it needs
+	// no letter. After an error the jobs are judged again in the next pass. Default: every stray job becomes a dead letter.
+	Judge func(ctx context.Context, origins []job.Origin, payloads [][]byte) ([]*job.Fault, error)
 	Log   zerolog.Logger // default none
 }
 
@@ -39,12 +42,19 @@ type StraysOptions struct {
 // give one letter, by its message id.
 //
 // The stray jobs stay in the stream: when their route gets its consumer it will take them, and a replay of the dead letter meets the
-// same key.
+// same key. A job whose operation is on record gets no letter; how far those were passed over is only remembered, and found out again by the
+// next process.
 type Strays struct {
-	js    jetstream.JetStream
-	dead  *DeadLetters
-	every time.Duration
-	log   zerolog.Logger
+	js     jetstream.JetStream
+	dead   *DeadLetters
+	opts   StraysOptions
+	passed map[string]place // by subject
+}
+
+// place is a job's place in StreamJobs, and when the broker stored it there.
+type place struct {
+	sequence uint64
+	at       time.Time
 }
 
 // NewStrays reads on nc, and stores by dead.
@@ -56,23 +66,33 @@ func NewStrays(nc *nats.Conn, dead *DeadLetters, opts StraysOptions) (*Strays, e
 	if opts.Every <= 0 {
 		opts.Every = defaultStraysEvery
 	}
-	return &Strays{js: js, dead: dead, every: opts.Every, log: opts.Log}, nil
+	if opts.Judge == nil {
+		opts.Judge = func(_ context.Context, origins []job.Origin, _ [][]byte) ([]*job.Fault, error) {
+			faults := make([]*job.Fault, len(origins))
+			for i := range faults {
+				faults[i] = &job.Fault{Reason: job.ReasonUnknownRoute, Detail: "no consumer covers the subject"}
+			}
+			return faults, nil
+		}
+	}
+	return &Strays{js: js, dead: dead, opts: opts, passed: map[string]place{}}, nil
 }
 
 // Run makes passes until ctx ends. A pass that fails is made again.
 func (s *Strays) Run(ctx context.Context) error {
-	return repeat(ctx, s.every, func() {
+	return repeat(ctx, s.opts.Every, func() {
 		n, err := s.Pass(ctx)
 		if n > 0 {
-			s.log.Warn().Int("dead_letters", n).Msg("jobs without a route became dead letters")
+			s.opts.Log.Warn().Int("dead_letters", n).Msg("jobs without a route became dead letters")
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("pass over stray jobs failed")
+			s.opts.Log.Warn().Err(err).Msg("pass over stray jobs failed")
 		}
 	})
 }
 
-// Pass makes one pass and returns how many dead letters it has stored, or found stored.
+// Pass makes one pass and returns how many dead letters it has stored, or found stored. It is not for several goroutines at once. What fails
+// on one subject does not hold up the others.
 func (s *Strays) Pass(ctx context.Context) (int, error) {
 	jobs, err := openStream(ctx, s.js, StreamJobs)
 	if err != nil {
@@ -87,18 +107,75 @@ func (s *Strays) Pass(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	total := 0
+	var failed []error
 	for _, subject := range slices.Sorted(maps.Keys(unserved)) {
-		n, err := s.bury(ctx, jobs, dead, subject)
-		total += n
-		if err != nil {
-			return total, err
+		for n, read := 0, strayBatch; read == strayBatch && n == 0; { // what needs no letter holds up nothing
+			if n, read, err = s.bury(ctx, jobs, dead, subject); err != nil {
+				failed = append(failed, err)
+				read = 0
+			}
+			total += n
 		}
 	}
-	return total, nil
+	return total, errors.Join(failed...)
 }
 
-// bury makes dead letters of the jobs of one subject, from behind the last one.
-func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject string) (int, error) {
+// bury makes dead letters of the jobs of one subject, from behind the last one. It returns how many, and how many jobs it has read.
+func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject string) (n, read int, err error) {
+	position, err := s.from(ctx, jobs, dead, subject)
+	if err != nil {
+		return 0, 0, err
+	}
+	strays, err := readStrays(ctx, jobs, subject, position)
+	if err != nil || len(strays) == 0 {
+		return 0, 0, err
+	}
+	origins, payloads := make([]job.Origin, len(strays)), make([][]byte, len(strays))
+	for i, raw := range strays {
+		route, source, _ := splitSubject(raw.Subject, jobsPrefix)
+		origins[i] = job.Origin{Source: source, Route: route, Sequence: raw.Sequence, PublishedAt: raw.Time, Deliveries: 1}
+		payloads[i] = raw.Data
+	}
+	faults, err := s.opts.Judge(ctx, origins, payloads)
+	if err != nil {
+		return 0, 0, fmt.Errorf("judge %d stray jobs: %w", len(strays), err)
+	}
+	for i, raw := range strays {
+		if faults[i] != nil {
+			_, err = s.dead.add(ctx, corpse{
+				subject: raw.Subject, header: raw.Header, payload: raw.Data,
+				sequence: raw.Sequence, firstSeen: raw.Time,
+				reason: faults[i].Reason, detail: faults[i].Detail, stray: true,
+			})
+			if err != nil {
+				return n, i, err
+			}
+			n++
+		}
+		s.passed[subject] = place{raw.Sequence, raw.Time}
+	}
+	return n, len(strays), nil
+}
+
+// readStrays reads the next jobs of a subject, at most a batch.
+func readStrays(ctx context.Context, jobs jetstream.Stream, subject string, position uint64) ([]*jetstream.RawStreamMsg, error) {
+	var strays []*jetstream.RawStreamMsg
+	for range strayBatch {
+		raw, err := jobs.GetMsg(ctx, position+1, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read stray job behind %d: %w", position, err)
+		}
+		strays = append(strays, raw)
+		position = raw.Sequence
+	}
+	return strays, nil
+}
+
+// from is the position behind which the jobs of a subject were not judged yet: that of its last dead letter, or what was passed over since.
+func (s *Strays) from(ctx context.Context, jobs, dead jetstream.Stream, subject string) (uint64, error) {
 	position, at, err := s.position(ctx, dead, subject)
 	if err != nil {
 		return 0, err
@@ -106,25 +183,12 @@ func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject 
 	if position, err = stands(ctx, jobs, position, at); err != nil {
 		return 0, err
 	}
-	for n := range strayBatch {
-		raw, err := jobs.GetMsg(ctx, position+1, jetstream.WithGetMsgSubject(subject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return n, nil
-		}
-		if err != nil {
-			return n, fmt.Errorf("read stray job behind %d: %w", position, err)
-		}
-		_, err = s.dead.add(ctx, corpse{
-			subject: raw.Subject, header: raw.Header, payload: raw.Data,
-			sequence: raw.Sequence, firstSeen: raw.Time,
-			reason: job.ReasonUnknownRoute, detail: "no consumer covers the subject", stray: true,
-		})
-		if err != nil {
-			return n, err
-		}
-		position = raw.Sequence
+	passed := s.passed[subject]
+	if passed.sequence <= position {
+		return position, nil
 	}
-	return strayBatch, nil
+	passedAt, err := stands(ctx, jobs, passed.sequence, passed.at)
+	return max(position, passedAt), err
 }
 
 // stands is a position that the stream still has, or 0: a broker that lost the end of its stream, or has a new one, gives the sequences out

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -145,5 +146,82 @@ func TestStrays_PositionOfAStreamThatIsNoMore(t *testing.T) {
 				t.Errorf("%d dead letters, want %d", n, 3+again)
 			}
 		})
+	}
+}
+
+// judged says what becomes of a stray job by its payload: "owned", "reused", else unknown.
+func judged(_ context.Context, _ []job.Origin, payloads [][]byte) ([]*job.Fault, error) {
+	faults := make([]*job.Fault, len(payloads))
+	for i, payload := range payloads {
+		switch string(payload) {
+		case "owned":
+		case "reused":
+			faults[i] = &job.Fault{Reason: job.ReasonKeyReused, Detail: "the key belongs to another job"}
+		case "away":
+			return nil, errors.New("the ledger is away")
+		default:
+			faults[i] = &job.Fault{Reason: job.ReasonUnknownRoute, Detail: "no consumer covers the subject"}
+		}
+	}
+	return faults, nil
+}
+
+// A retired route leaves jobs behind whose operations are finished: they are no dead letters, and hold up nobody who is.
+func TestStrays_WhatIsOnRecordGetsNoLetter(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	for range 2*strayBatch + 7 {
+		r.rawPublish(strayCases[0], nil, []byte("owned"))
+	}
+	for _, payload := range []string{"lost", "owned", "reused", "owned"} {
+		r.rawPublish(strayCases[0], nil, []byte(payload))
+	}
+	var asked int
+	newJudge := func() *Strays {
+		s, err := NewStrays(r.sub, r.dead, StraysOptions{Judge: func(ctx context.Context, origins []job.Origin, payloads [][]byte) ([]*job.Fault, error) {
+			asked += len(payloads)
+			if origins[0].Route != "unknown" || origins[0].Source != "wallet" || origins[0].PublishedAt.IsZero() {
+				t.Errorf("origin %+v", origins[0])
+			}
+			return judged(ctx, origins, payloads)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := newJudge()
+	for _, want := range []struct{ letters, asked int }{{2, 2*strayBatch + 11}, {0, 0}} { // what was passed over is remembered
+		asked = 0
+		if n, err := s.Pass(ctxOf(t)); n != want.letters || err != nil || asked != want.asked {
+			t.Errorf("pass stored %d of %d judged, %v; want %d of %d", n, asked, err, want.letters, want.asked)
+		}
+	}
+	asked = 0
+	if n, err := newJudge().Pass(ctxOf(t)); n != 0 || err != nil || asked != 1 { // another process begins behind the last letter
+		t.Errorf("pass of another process stored %d of %d judged, %v; want 0 of 1", n, asked, err)
+	}
+	reasons := map[job.Reason]int{}
+	for _, l := range r.deadLetters() {
+		reasons[l.Reason]++
+	}
+	if want := map[job.Reason]int{job.ReasonUnknownRoute: 1, job.ReasonKeyReused: 1}; !maps.Equal(reasons, want) {
+		t.Errorf("letters %v, want %v", reasons, want)
+	}
+}
+
+// While it cannot be said what is on record, a job waits. Those of other subjects do not wait for it.
+func TestStrays_WithoutAJudgementNothingIsStored(t *testing.T) {
+	r := newRig(t, TopologyOptions{})
+	r.rawPublish("withdrawals.jobs.aaa.wallet", nil, []byte("away"))
+	r.rawPublish("withdrawals.jobs.bbb.wallet", nil, nil)
+	s, err := NewStrays(r.sub, r.dead, StraysOptions{Judge: judged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Pass(ctxOf(t)); n != 1 || err == nil {
+		t.Errorf("pass stored %d, %v; want one letter and an error", n, err)
+	}
+	if l := r.deadLetters(); len(l) != 1 || l[0].Route != "bbb" {
+		t.Errorf("letters %v, want that of bbb", l)
 	}
 }

@@ -169,7 +169,7 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 		}
 		p.working = append(p.working, part{"consumer of route " + route, consumer.Run})
 	}
-	strays, err := queue.NewStrays(p.publish, dead, queue.StraysOptions{Log: p.log})
+	strays, err := queue.NewStrays(p.publish, dead, queue.StraysOptions{Judge: w.JudgeStrays, Log: p.log})
 	if err != nil {
 		return err
 	}
