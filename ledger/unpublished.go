@@ -27,11 +27,21 @@ type UnpublishedJob struct {
 }
 
 // unpublishedJobs gives a holder its own jobs, and those that others have left behind for too long. Two holders may have one job in hand
-// when a take-over is mistaken: both publish the same bytes under the same message id.
+// when a take-over is mistaken: both publish the same bytes under the same message id. Of every other holder only the first are looked at: a
+// batch may have a million jobs here, which are no concern of a gateway.
 const unpublishedJobs = `
-WITH left_behind AS MATERIALIZED (
-  SELECT operation_id FROM unpublished_jobs WHERE holder <> $1 AND at < now() - $3::int8 * interval '1 ms'
-   ORDER BY operation_id LIMIT $2 FOR UPDATE SKIP LOCKED
+WITH RECURSIVE holders AS (
+  (SELECT holder FROM unpublished_jobs ORDER BY holder LIMIT 1)
+  UNION ALL
+  SELECT (SELECT u.holder FROM unpublished_jobs u WHERE u.holder > h.holder ORDER BY u.holder LIMIT 1) FROM holders h WHERE h.holder IS NOT NULL
+), old AS MATERIALIZED (
+  SELECT f.operation_id
+    FROM holders h CROSS JOIN LATERAL (SELECT u.operation_id, u.at FROM unpublished_jobs u WHERE u.holder = h.holder ORDER BY u.operation_id LIMIT $2) f
+   WHERE h.holder <> $1 AND f.at < now() - $3::int8 * interval '1 ms'
+   ORDER BY f.operation_id LIMIT $2
+), left_behind AS MATERIALIZED (
+  SELECT operation_id FROM unpublished_jobs WHERE operation_id IN (SELECT operation_id FROM old) AND holder <> $1 AND at < now() - $3::int8 * interval '1 ms'
+   ORDER BY operation_id FOR UPDATE SKIP LOCKED
 ), taken AS (
   UPDATE unpublished_jobs u SET holder = $1, at = now() FROM left_behind l WHERE u.operation_id = l.operation_id RETURNING u.operation_id
 ), ours AS (
@@ -43,12 +53,28 @@ SELECT o.id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body
   FROM both_kinds b JOIN operations o ON o.id = b.operation_id JOIN payloads p ON p.operation_id = b.operation_id
  ORDER BY o.id LIMIT $2`
 
+// unpublishedJobsOf is for one that holds many: it goes on behind what it had last time, so that what was just removed is not passed again.
+const unpublishedJobsOf = `
+SELECT o.id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body
+  FROM (SELECT operation_id FROM unpublished_jobs WHERE holder = $1 AND operation_id > $2 ORDER BY operation_id LIMIT $3) u
+  JOIN operations o ON o.id = u.operation_id JOIN payloads p ON p.operation_id = u.operation_id
+ ORDER BY o.id`
+
+// UnpublishedJobsOf returns up to limit jobs of a holder with a Ref above after, in the order of Ref. None is left when it returns none for 0.
+func (l *Ledger) UnpublishedJobsOf(ctx context.Context, holder uuid.UUID, after int64, limit int) ([]UnpublishedJob, error) {
+	return l.readUnpublished(ctx, unpublishedJobsOf, holder, after, limit)
+}
+
 // UnpublishedJobs returns up to limit jobs that this ledger's process has to publish: those it accepted, oldest first, and those that another
 // process accepted and has not published for longer than patience.
 func (l *Ledger) UnpublishedJobs(ctx context.Context, limit int, patience time.Duration) ([]UnpublishedJob, error) {
+	return l.readUnpublished(ctx, unpublishedJobs, l.holder, limit, patience.Milliseconds())
+}
+
+func (l *Ledger) readUnpublished(ctx context.Context, statement string, args ...any) ([]UnpublishedJob, error) {
 	var jobs []UnpublishedJob
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
-		b.Queue(unpublishedJobs, l.holder, limit, patience.Milliseconds()).Query(func(rows pgx.Rows) error {
+		b.Queue(statement, args...).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var j UnpublishedJob
 				if err := rows.Scan(&j.Ref, &j.Key, &j.Source, &j.Route, &j.TraceParent, &j.Payload); err != nil {
