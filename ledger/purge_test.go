@@ -20,10 +20,10 @@ func (db *database) aged(by string) {
 	db.exec(`ALTER TABLE operations ENABLE TRIGGER USER`)
 }
 
-// purge runs as the role that may.
+// purge runs as the role that may: operators.
 func (db *database) purge(p ledger.Purge) ledger.Purged {
 	db.t.Helper()
-	done, err := db.as(db.urls.Owner, ledger.Options{}).PurgePayloads(context.Background(), p)
+	done, err := db.as(db.urls.Desk, ledger.Options{}).PurgePayloads(context.Background(), p)
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestPurge_ArchivesBeforeItDeletes(t *testing.T) {
 		kept = append(kept, batch...)
 		return nil
 	}
-	done, err := db.as(db.urls.Owner, ledger.Options{}).PurgePayloads(context.Background(), purge)
+	done, err := db.as(db.urls.Desk, ledger.Options{}).PurgePayloads(context.Background(), purge)
 	if !errors.Is(err, full) || done.Deleted != 2 {
 		t.Errorf("purged %+v, error %v; want two, then the archive's error", done, err)
 	}
@@ -158,4 +158,37 @@ func TestPurge_LimitAgeAndRights(t *testing.T) {
 		t.Errorf("purged %+v, told %v; want 1, then 2", done, told)
 	}
 	db.wantCount(1, "payloads", `SELECT count(*) FROM payloads`)
+}
+
+// TestI10_TheOwnerCannotDeleteAPayloadThatIsNeeded: what the purge's own statement leaves out, the database refuses.
+func TestI10_TheOwnerCannotDeleteAPayloadThatIsNeeded(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	finished := authorized(t, db.Ledger)
+	ofKey := `DELETE FROM payloads USING operations o WHERE o.id = operation_id AND o.key = $1`
+	for what, spoil := range map[string]func(ledger.Wish){
+		"claimed": func(w ledger.Wish) { mustClaim(t, db.Ledger, w) },
+		"open": func(w ledger.Wish) {
+			mustRecord(t, db.Ledger, ledger.Schedule(mustClaim(t, db.Ledger, w), false, time.Hour, verdict("not_executed")))
+		},
+		"parked": func(w ledger.Wish) {
+			mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, w), "unclear", true, verdict("unknown")))
+		},
+		"contradicted": func(w ledger.Wish) {
+			mustRecord(t, db.Ledger, ledger.Reject(mustClaim(t, db.Ledger, w), "account_closed", verdict("rejected")))
+			db.exec(`UPDATE operations SET contradicted_at = now() WHERE key = $1`, w.Key)
+		},
+		"unpublished": func(w ledger.Wish) {
+			mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, w), "tr_2", verdict("authorized")))
+			db.exec(`INSERT INTO unpublished_jobs (operation_id, holder) SELECT id, key FROM operations WHERE key = $1`, w.Key)
+		},
+	} {
+		w := newWish()
+		spoil(w)
+		refused(t, db.conn, refusedErasure, ofKey, w.Key)
+		db.wantCount(1, "payloads of what is "+what, `SELECT count(*) FROM payloads JOIN operations o ON o.id = operation_id WHERE o.key = $1`, w.Key)
+	}
+	refused(t, db.conn, refusedErasure, `DELETE FROM payloads`)
+	refused(t, db.conn, refusedErasure, `TRUNCATE payloads`)
+	db.exec(ofKey, finished.Key)
+	db.wantCount(5, "payloads", `SELECT count(*) FROM payloads`)
 }

@@ -31,7 +31,7 @@ BEGIN
     GRANT UPDATE (valid_until) ON operator_tokens TO paidonce_operator;
     GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text) TO paidonce_operator;
     GRANT INSERT ON observations, entries, outbox, pause_log TO paidonce_operator;
-    GRANT UPDATE (state, in_doubt, held, unobserved, settlement, fence, outcome_at, contradicted_at, transfer_id, code) ON operations TO paidonce_operator;
+    GRANT UPDATE (state, in_doubt, held, unobserved, settlement, fence, lease_until, outcome_at, contradicted_at, transfer_id, code) ON operations TO paidonce_operator;
     GRANT UPDATE, DELETE ON due TO paidonce_operator;
     GRANT INSERT, DELETE ON pauses TO paidonce_operator;
   END IF;
@@ -68,5 +68,12 @@ BEGIN
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT SELECT ON dead_letters, dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_reader;
+  END IF;
+END $$;
+-- Purge: payloads are the one thing that is ever deleted, by operators and not by workers. Which ones, a trigger of migration 6 says.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
+    GRANT DELETE ON payloads TO paidonce_operator;
   END IF;
 END $$;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,7 @@ const (
 type doctor struct {
 	config *config.Config
 	probe  bool
+	oldest time.Duration
 	rows   []findingRow
 }
 
@@ -46,23 +48,35 @@ func (d *doctor) judge(ok bool, otherwise string, row findingRow) {
 }
 
 func (s *session) doctor() *cobra.Command {
-	var probe bool
+	var probe, size bool
+	var oldest time.Duration
 	command := &cobra.Command{
-		Use:   "doctor",
+		Use:   "doctor [--size rate=N bank_latency=TIME ...]",
 		Short: "Compare wanted and found settings of database, broker, partners and this machine",
 		Long: "Asks the services and compares what is there with what is wanted. Changes nothing. Run it with the settings and rights of a\n" +
 			"worker. The broker's sync_interval cannot be seen by clients: look for `sync_interval: always` in its file.\n" +
-			"Exit code: 0 when nothing fails (warnings allowed), 1 when something does.",
-		Example: "  paidonce doctor\n  paidonce doctor --probe -o json",
-		Args:    noArgs,
-		RunE: s.do(func(ctx context.Context, _ []string) error {
+			"Exit code: 0 when nothing fails (warnings allowed), 1 when something does.\n" +
+			"With --size it asks nobody: it computes what a load needs, and warns where the settings contradict it. Words:\n" + sizeWords(),
+		Example: "  paidonce doctor\n  paidonce doctor --probe -o json\n  paidonce doctor --size rate=3000 bank_latency=400ms workers=2",
+		Args: func(command *cobra.Command, args []string) error {
+			if size {
+				return nil
+			}
+			return noArgs(command, args)
+		},
+		RunE: s.do(func(ctx context.Context, args []string) error {
+			if size {
+				return s.size(args)
+			}
 			c, err := s.load()
 			if err != nil {
 				return err
 			}
-			return s.examine(ctx, &doctor{config: c, probe: probe})
+			return s.examine(ctx, &doctor{config: c, probe: probe, oldest: oldest})
 		}),
 	}
+	command.Flags().BoolVar(&size, "size", false, "compute what a load needs, from words such as rate=3000 bank_latency=400ms workers=2")
+	command.Flags().DurationVar(&oldest, "oldest", time.Hour, "warn when an operation that nobody parked is unfinished for longer")
 	command.Flags().BoolVar(&probe, "probe", false, "also look up a transfer that does not exist at every partner")
 	return command
 }

@@ -41,6 +41,7 @@ func (d *doctor) database(ctx context.Context) {
 	d.durability(ctx, conn)
 	d.limits(ctx, conn)
 	d.schema(ctx)
+	d.unfinished(ctx)
 	d.rights(ctx, conn)
 }
 

@@ -106,7 +106,7 @@ func (s *session) root() *cobra.Command {
 	s.must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cli.Formats(), cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(
 		s.worker(), s.gateway(), s.runProcesses(), s.migrate(), s.enqueue(), s.ops(), s.dead(), s.events(), s.pause(), s.resume(),
-		s.operators(), s.proposals(), s.audit(),
+		s.operators(), s.proposals(), s.audit(), s.purge(),
 		s.partners(), s.doctor(), s.prove(), s.config(), s.recover(), s.version(), s.completion(),
 	)
 	root.InitDefaultHelpCmd()
