@@ -22,6 +22,8 @@ type CheckOptions struct {
 	Each func(*Row) error
 	// Progress is called now and then with what was read so far. nil = none
 	Progress func(rows int, bytes int64)
+
+	inMemory int // records of a sorter that are not yet on disk; memoryRecords
 }
 
 // Report is all that a check has found.
@@ -105,8 +107,11 @@ func newChecker(format Format, opt CheckOptions) *checker {
 	if opt.MaxDuplicates == 0 {
 		opt.MaxDuplicates = defaultMaxFaults
 	}
+	if opt.inMemory == 0 {
+		opt.inMemory = memoryRecords
+	}
 	return &checker{opt: opt, report: Report{Format: format, FaultsByCode: map[string]int{}}, sums: map[string]int64{}, over: map[string]bool{},
-		contents: contents{sorter: newSorter(opt.TempDir, memoryRecords)}, duplicates: newDuplicates(newSorter(opt.TempDir, memoryRecords))}
+		contents: contents{sorter: newSorter(opt.TempDir, opt.inMemory)}, duplicates: newDuplicates(newSorter(opt.TempDir, opt.inMemory))}
 }
 
 func (c *checker) fault(f *Fault) {

@@ -165,12 +165,12 @@ func wholeFraction(value string) bool {
 	return ok && whole != "" && onlyDigits(whole) && (zero == "0" || zero == "00")
 }
 
-// encodedTwice knows "MÃ¼ller": the two bytes of one character of UTF-8, each taken for a character of Latin-1. The second of them is a sign that
-// does not stand behind such a letter in any language.
+// encodedTwice knows "MÃ¼ller": the two bytes of one character of UTF-8, each taken for a character of Latin-1 or Windows-1252. The second of them is a
+// sign that does not stand behind such a letter in any language.
 func encodedTwice(value string) bool {
 	lead := false
 	for _, r := range value {
-		if lead && (r >= 0x80 && r <= 0xbf) {
+		if lead && (r >= 0x80 && r <= 0xbf || strings.ContainsRune("€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ", r)) {
 			return true
 		}
 		lead = r == 'Ã' || r == 'Â'
