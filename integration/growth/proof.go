@@ -135,7 +135,7 @@ type statement struct{ pool *pgxpool.Pool }
 func (s statement) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	after, _ := strconv.ParseInt(r.URL.Query().Get("cursor"), 10, 64) // the first page has none
 	rows, err := s.pool.Query(r.Context(), `SELECT o.id, o.transfer_id, o.amount_minor, o.created_at, a.end_to_end_id
-		FROM operations o JOIN attempts a ON a.operation_id = o.id WHERE o.id > $1 AND o.state = 'authorized' ORDER BY o.id LIMIT $2`, after, statementPage)
+		FROM operations o JOIN attempts a ON a.operation_id = o.id WHERE o.id > $1 AND a.operation_id > $1 AND o.state = 'authorized' ORDER BY o.id LIMIT $2`, after, statementPage)
 	if err != nil {
 		http.Error(w, "the ledger cannot be read", http.StatusInternalServerError)
 		return
@@ -157,6 +157,10 @@ func (s statement) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(&page, `{"id":%q,"status":"accepted","amount":"%d.%02d","currency":"GBP","end_to_end_id":%q,"created_at":%q}`,
 			transfer, minor/100, minor%100, endToEnd, at.UTC().Format(time.RFC3339))
+	}
+	if rows.Err() != nil { // a page that ends early would be taken for the last one
+		http.Error(w, "the ledger cannot be read", http.StatusInternalServerError)
+		return
 	}
 	next := "null"
 	if n == statementPage {
