@@ -172,13 +172,13 @@ func queueHistory(b *pgx.Batch, ids []int64, attempt func(int64, Attempt), fact 
 		}
 		return rows.Err()
 	})
-	b.Queue(`SELECT operation_id, fence, at, kind, verdict, authoritative, coalesce(transfer_id, ''), coalesce(code, ''), evidence::text
+	b.Queue(`SELECT operation_id, fence, claim_token, at, kind, verdict, authoritative, coalesce(transfer_id, ''), coalesce(code, ''), evidence::text
 	           FROM observations WHERE operation_id = ANY($1) ORDER BY operation_id, at, fence, n`, ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var id int64
 			var f Fact
 			var evidence string
-			if err := rows.Scan(&id, &f.Fence, &f.At, &f.Kind, &f.Verdict, &f.Authoritative, &f.TransferID, &f.Code, &evidence); err != nil {
+			if err := rows.Scan(&id, &f.Fence, &f.Token, &f.At, &f.Kind, &f.Verdict, &f.Authoritative, &f.TransferID, &f.Code, &evidence); err != nil {
 				return err
 			}
 			f.Evidence = []byte(evidence)

@@ -123,6 +123,7 @@ type Fact struct {
 
 	// Set by the ledger when it reads.
 	Fence int32
+	Token uuid.UUID // of the claim; names the attempt that was made under it, as a fence may not: it can be issued again after a failover
 	At    time.Time // database clock
 }
 

@@ -137,8 +137,8 @@ func (s *Standing) read(f *ledger.Fact, attempts []ledger.Attempt, key string) {
 			s.TransferID = f.TransferID
 		}
 	case saysRejected:
-		if keyAt(attempts, f.Fence, key) != key {
-			return // of an earlier epoch, whose cause was ours to cure
+		if of, known := keyOf(f, attempts, key); !known || of != key {
+			return // of an earlier epoch, whose cause was ours to cure, or of an attempt that is not on record
 		}
 		final := speaksForKey(f)
 		if !s.Rejected || (final && !s.Final) || (final == s.Final && f.Code < s.Code) {
@@ -174,7 +174,7 @@ func (s *Standing) judgeLookUps(facts []ledger.Fact, doubtAt time.Time) {
 func attemptCleared(a *ledger.Attempt, facts []ledger.Fact) (cleared bool, seenAt time.Time) {
 	for i := range facts {
 		f := &facts[i]
-		if f.Fence != a.Fence || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) {
+		if f.Token != a.Token || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) {
 			continue
 		}
 		switch f.Verdict {
@@ -193,7 +193,10 @@ func attemptCleared(a *ledger.Attempt, facts []ledger.Fact) (cleared bool, seenA
 func keyRejected(partnerKey string, attempts []ledger.Attempt, facts []ledger.Fact, current string) bool {
 	for i := range facts {
 		f := &facts[i]
-		if f.Verdict == saysRejected && speaksForKey(f) && keyAt(attempts, f.Fence, current) == partnerKey {
+		if f.Verdict != saysRejected || !speaksForKey(f) {
+			continue
+		}
+		if of, known := keyOf(f, attempts, current); known && of == partnerKey {
 			return true
 		}
 	}
@@ -204,6 +207,21 @@ func keyRejected(partnerKey string, attempts []ledger.Attempt, facts []ledger.Fa
 func speaksForKey(f *ledger.Fact) bool { return f.Authoritative || f.Kind == ledger.FactLookUp }
 
 const maxFence = int32(1<<31 - 1)
+
+// keyOf is the partner key that a fact is about. What was said of one attempt is about the key of that attempt, and of no other where a
+// failover has lost it; its fence names it no more, since that may have been issued again. A look-up made outside of a claim is about the
+// key in force then.
+func keyOf(f *ledger.Fact, attempts []ledger.Attempt, current string) (key string, known bool) {
+	for i := range attempts {
+		if attempts[i].Token == f.Token {
+			return attempts[i].PartnerKey, true
+		}
+	}
+	if f.Kind == ledger.FactVerdict || f.Kind == ledger.FactLate {
+		return "", false
+	}
+	return keyAt(attempts, f.Fence, current), true
+}
 
 // keyAt is the partner key in force under a fence: that of the latest attempt up to it.
 func keyAt(attempts []ledger.Attempt, fence int32, otherwise string) string {
@@ -239,18 +257,18 @@ func spacedNotFounds(facts []ledger.Fact, from time.Time, gap time.Duration) int
 func replays(attempts []ledger.Attempt, facts []ledger.Fact) int {
 	n, code := 0, ""
 	for fence := maxFence; ; n++ {
-		best := int32(-1)
+		var latest *ledger.Attempt
 		for i := range attempts {
-			if f := attempts[i].Fence; f < fence && f > best {
-				best = f
+			if a := &attempts[i]; a.Fence < fence && (latest == nil || a.Fence > latest.Fence) {
+				latest = a
 			}
 		}
-		if best < 0 {
+		if latest == nil {
 			return n
 		}
-		fence = best
+		fence = latest.Fence
 		i := slices.IndexFunc(facts, func(f ledger.Fact) bool {
-			return f.Kind == ledger.FactVerdict && f.Fence == fence && f.Verdict == saysUnknown
+			return f.Kind == ledger.FactVerdict && f.Token == latest.Token && f.Verdict == saysUnknown
 		})
 		if i < 0 || (n > 0 && facts[i].Code != code) {
 			return n

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/paidonce/paidonce/bankclient"
@@ -52,6 +53,9 @@ func happenings() []happening {
 
 var t0 = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
+// token is the claim token that goes with a fence where nothing was lost.
+func token(fence int32) uuid.UUID { return uuid.UUID{0: 0x70, 15: byte(fence)} }
+
 // history puts happenings on record, one second apart.
 func history(happened []happening) History {
 	var h History
@@ -60,10 +64,10 @@ func history(happened []happening) History {
 		kind := ledger.FactLookUp
 		if e.attempt {
 			kind = ledger.FactVerdict
-			h.Attempts = append(h.Attempts, ledger.Attempt{Intention: ledger.Intention{PartnerKey: "k"}, Fence: fence, At: at})
+			h.Attempts = append(h.Attempts, ledger.Attempt{Intention: ledger.Intention{PartnerKey: "k"}, Fence: fence, Token: token(fence), At: at})
 		}
 		if e.verdict != "" {
-			h.Facts = append(h.Facts, ledger.Fact{Kind: kind, Verdict: e.verdict, Authoritative: e.authoritative, Fence: fence,
+			h.Facts = append(h.Facts, ledger.Fact{Kind: kind, Verdict: e.verdict, Authoritative: e.authoritative, Fence: fence, Token: token(fence),
 				At: at.Add(500 * time.Millisecond), TransferID: map[bool]string{true: "tr_1"}[e.verdict == "authorized"]})
 		}
 	}
@@ -248,9 +252,9 @@ func TestFoldAbsence(t *testing.T) {
 	profile := goodProfile()
 	h := history([]happening{{attempt: true, verdict: "unknown"}}) // observed at t0+0.5s: arrival until 60.5s, visible until 65.5s
 	at := func(d time.Duration) ledger.Fact {
-		return ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Fence: 2, At: t0.Add(d)}
+		return ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Fence: 2, Token: token(2), At: t0.Add(d)}
 	}
-	seen := ledger.Fact{Kind: ledger.FactLookUp, Verdict: "in_flight", Fence: 2, At: t0.Add(70 * time.Second)}
+	seen := ledger.Fact{Kind: ledger.FactLookUp, Verdict: "in_flight", Fence: 2, Token: token(2), At: t0.Add(70 * time.Second)}
 	for _, c := range []struct {
 		name  string
 		facts []ledger.Fact
@@ -297,7 +301,7 @@ func TestFoldEarlierEpochDecidesNothing(t *testing.T) {
 	if s.InDoubt || s.Rejected {
 		t.Errorf("standing %+v, want neither in doubt nor rejected", s)
 	}
-	h.Attempts = append(h.Attempts, ledger.Attempt{Intention: ledger.Intention{PartnerKey: "k2"}, Fence: 3, At: t0.Add(time.Hour)})
+	h.Attempts = append(h.Attempts, ledger.Attempt{Intention: ledger.Intention{PartnerKey: "k2"}, Fence: 3, Token: token(3), At: t0.Add(time.Hour)})
 	s = Fold(h, rules(&profile))
 	if !s.InDoubt || s.Rejected || !s.FirstSent.Equal(t0.Add(time.Hour)) {
 		t.Errorf("standing %+v, want in doubt under the new key from its own first send", s)
@@ -314,11 +318,42 @@ func TestFoldLostClaim(t *testing.T) {
 		t.Errorf("step %+v, want a look-up first", step)
 	}
 	for i, d := range []time.Duration{5 * time.Second, 100 * time.Second, 131 * time.Second, 137 * time.Second} {
-		h.Facts = append(h.Facts, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Fence: 1, At: t0.Add(d)})
+		h.Facts = append(h.Facts, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Fence: 1, Token: token(1), At: t0.Add(d)})
 		at.Now = t0.Add(d)
 		if step, want := Next(Fold(h, rules(&profile)), at), []StepKind{LookUp, LookUp, LookUp, Send}[i]; step.Kind != want {
 			t.Errorf("after %d not-founds: step %+v, want %d", i+1, step, want)
 		}
+	}
+}
+
+// TestFoldFenceIssuedAgain: what is said under a claim that a failover lost is not about the attempt that got the same fence since.
+func TestFoldFenceIssuedAgain(t *testing.T) {
+	profile := goodProfile()
+	h := History{PartnerKey: "k", InDoubt: true, FirstSent: t0, Attempts: []ledger.Attempt{
+		{Intention: ledger.Intention{PartnerKey: "k"}, Fence: 1, Token: token(1), At: t0}}}
+	for _, kind := range []ledger.FactKind{ledger.FactLate, ledger.FactVerdict} {
+		for _, verdict := range []string{"not_executed", "rejected"} {
+			for _, authoritative := range []bool{false, true} {
+				h.Facts = []ledger.Fact{{Kind: kind, Verdict: verdict, Authoritative: authoritative, Fence: 1, Token: token(9), At: t0.Add(time.Second)}}
+				if s := Fold(h, rules(&profile)); !s.InDoubt || s.Rejected {
+					t.Errorf("%s %s of a lost attempt: standing %+v, want in doubt and not rejected", kind, verdict, s)
+				}
+				h.Facts[0].Token = token(1)
+				if s := Fold(h, rules(&profile)); s.InDoubt {
+					t.Errorf("%s %s of the attempt itself left it in doubt", kind, verdict)
+				}
+			}
+		}
+	}
+	// Five lost sends that ended alike are no replays of the one on record.
+	h.Facts = []ledger.Fact{{Kind: ledger.FactVerdict, Verdict: "unknown", Fence: 1, Token: token(9), At: t0}}
+	if s := Fold(h, rules(&profile)); s.Replays != 0 {
+		t.Errorf("%d replays, want none", s.Replays)
+	}
+	// A partner's own record speaks for the key, under whatever token it was written down.
+	h.Facts = []ledger.Fact{{Kind: ledger.FactLookUp, Verdict: "rejected", Authoritative: true, Token: token(9), At: t0.Add(time.Second)}}
+	if s := Fold(h, rules(&profile)); s.InDoubt || !s.Final {
+		t.Errorf("standing %+v after a look-up outside of a claim, want rejected for good", s)
 	}
 }
 
@@ -329,7 +364,7 @@ func TestFoldAmbiguityOfOneAttemptWins(t *testing.T) {
 	for _, kind := range []ledger.FactKind{ledger.FactVerdict, ledger.FactLate} {
 		for _, verdict := range []string{"unknown", "in_flight", "key_reused"} {
 			with := h
-			with.Facts = append(slices.Clone(h.Facts), ledger.Fact{Kind: kind, Verdict: verdict, Fence: 1, At: t0.Add(time.Hour)})
+			with.Facts = append(slices.Clone(h.Facts), ledger.Fact{Kind: kind, Verdict: verdict, Fence: 1, Token: token(1), At: t0.Add(time.Hour)})
 			if !Fold(with, rules(&profile)).InDoubt {
 				t.Errorf("%s %s beside not executed left no doubt", kind, verdict)
 			}
@@ -354,9 +389,9 @@ func TestK1_OrderOfNewsDoesNotMatter(t *testing.T) {
 			}
 		})
 	})
-	accepted := ledger.Fact{Kind: ledger.FactVerdict, Verdict: "authorized", TransferID: "tr_1", Fence: 2, At: t0}
+	accepted := ledger.Fact{Kind: ledger.FactVerdict, Verdict: "authorized", TransferID: "tr_1", Fence: 2, Token: token(2), At: t0}
 	settled := ledger.Fact{Kind: ledger.FactWebhook, Verdict: "authorized", TransferID: "tr_1", At: t0.Add(time.Hour)}
-	failedBefore := ledger.Fact{Kind: ledger.FactLate, Verdict: "rejected", Fence: 1, At: t0.Add(2 * time.Hour)}
+	failedBefore := ledger.Fact{Kind: ledger.FactLate, Verdict: "rejected", Fence: 1, Token: token(1), At: t0.Add(2 * time.Hour)}
 	h := history([]happening{{attempt: true}, {attempt: true}})
 	permute([]ledger.Fact{accepted, settled, failedBefore}, func(facts []ledger.Fact) {
 		h.Facts = facts

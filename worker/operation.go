@@ -190,7 +190,7 @@ func (op *operation) everySame(same func(*ledger.Attempt) bool) bool {
 
 // observe adds a fact, to be recorded at the end of the step.
 func (w *Worker) observe(op *operation, fact ledger.Fact) {
-	fact.Fence, fact.At = op.claim.Fence, op.dbNow()
+	fact.Fence, fact.Token, fact.At = op.claim.Fence, op.claim.Token, op.dbNow()
 	if !fact.AskedAt.IsZero() {
 		fact.At = fact.AskedAt
 	}

@@ -325,7 +325,7 @@ func (r *row) observe(f ledger.Fact, token uuid.UUID, n int, fence int32, now ti
 		return
 	}
 	r.factKeys[factKey{token, n}] = true
-	f.Fence, f.At = fence, now
+	f.Fence, f.Token, f.At = fence, token, now
 	if !f.AskedAt.IsZero() && f.AskedAt.Before(now) {
 		f.At = f.AskedAt
 	}

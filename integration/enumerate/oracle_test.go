@@ -112,7 +112,7 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 	r, p := w.row(), w.sc.profile
 	var doubtful []ledger.Attempt
 	for _, a := range r.attempts {
-		if a.Fence != s.Claim.Fence && a.PartnerKey == s.Intention.PartnerKey && !cleared(r, a) {
+		if a.Token != s.Claim.Token && a.PartnerKey == s.Intention.PartnerKey && !cleared(r, a) {
 			doubtful = append(doubtful, a)
 		}
 	}
@@ -163,7 +163,7 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 func cleared(r *row, a ledger.Attempt) bool {
 	clear := false
 	for _, f := range r.facts {
-		if f.Fence != a.Fence || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) || f.Verdict == "" || f.Verdict == "not_found" || f.Verdict == "no_answer" {
+		if f.Token != a.Token || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) || f.Verdict == "" || f.Verdict == "not_found" || f.Verdict == "no_answer" {
 			continue
 		}
 		if f.Verdict != "not_executed" && f.Verdict != "rejected" {

@@ -276,7 +276,7 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 		if op.State != ledger.StateClaimed && op.Token == r.Claim.Token && op.Fence == r.Claim.Fence {
 			return ledger.RecordResult{Answer: ledger.Recorded, State: op.State} // our own record: only its reply was lost
 		}
-		return l.keep(op, r.Claim.Fence, r.Facts, true)
+		return l.keep(op, r.Claim, r.Facts, true)
 	}
 	switch {
 	case r.Next == ledger.StateAuthorized && r.TransferID == "",
@@ -289,7 +289,7 @@ func (l *Ledger) record(r *ledger.Record) ledger.RecordResult {
 	now := time.Now()
 	mismatched := slices.ContainsFunc(op.Facts, says("mismatch"))
 	for _, f := range r.Facts {
-		f.Fence, f.At = r.Claim.Fence, seen(&f, now)
+		f.Fence, f.Token, f.At = r.Claim.Fence, r.Claim.Token, seen(&f, now)
 		op.Facts = append(op.Facts, f)
 	}
 	op.State, op.InDoubt, op.Held, op.Code, op.Unobserved = r.Next, r.InDoubt, r.Held, r.Code, 0
@@ -322,11 +322,11 @@ func seen(f *ledger.Fact, now time.Time) time.Time {
 }
 
 // keep is what happens to evidence without a valid claim (I5).
-func (l *Ledger) keep(op *Operation, fence int32, facts []ledger.Fact, stale bool) ledger.RecordResult {
+func (l *Ledger) keep(op *Operation, c ledger.Claim, facts []ledger.Fact, stale bool) ledger.RecordResult {
 	result := ledger.RecordResult{Answer: ledger.Fenced, State: op.State}
 	known := slices.ContainsFunc(op.Facts, says("mismatch"))
 	for _, f := range facts {
-		f.Fence, f.At = fence, seen(&f, time.Now())
+		f.Fence, f.Token, f.At = c.Fence, c.Token, seen(&f, time.Now())
 		if stale {
 			f.Kind = ledger.FactLate
 		}
@@ -362,7 +362,7 @@ func (l *Ledger) Append(_ context.Context, lates []ledger.Late) []ledger.RecordR
 	defer l.mu.Unlock()
 	results := make([]ledger.RecordResult, len(lates))
 	for i, late := range lates {
-		results[i] = l.keep(l.ops[late.Key], 0, late.Facts, false)
+		results[i] = l.keep(l.ops[late.Key], ledger.Claim{Token: uuid.New()}, late.Facts, false)
 	}
 	return results
 }
