@@ -20,7 +20,7 @@ const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
 // warm gives a ledger of one connection by way of a proxy, on which everything was described before.
 func warm(t *testing.T) (*database, *ledger.Ledger, *proxy) {
 	t.Helper()
-	db := newDatabase(t, ledger.Options{})
+	db := makeDatabase(t, ledger.Options{})
 	p, url := throughProxy(t, db.urls.Worker)
 	l := db.as(url, ledger.Options{MaxConns: 1, Unprepared: true}) // so that the proxy reads the statement in every request
 	w := newWish()

@@ -24,6 +24,15 @@ type database struct {
 
 func newDatabase(t testing.TB, opt ledger.Options) *database {
 	t.Helper()
+	if test, ok := t.(*testing.T); ok {
+		test.Parallel() // each has a database of its own
+	}
+	return makeDatabase(t, opt)
+}
+
+// makeDatabase leaves it to the test whether others run beside it: it may make several.
+func makeDatabase(t testing.TB, opt ledger.Options) *database {
+	t.Helper()
 	db := &database{t: t, urls: stack.Databases(t)}
 	db.Ledger = db.another(opt)
 	db.conn = connect(t, db.urls.Owner)

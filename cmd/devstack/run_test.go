@@ -19,6 +19,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
+
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 // TestMain lets the children of devstack be this test program.
@@ -28,12 +30,14 @@ func TestMain(m *testing.M) {
 		defer stop()
 		os.Exit(exitCode(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 	}
+	stack.Alone()
 	os.Exit(m.Run())
 }
 
 var lastLine = regexp.MustCompile(`^proved: keys=(\d+) authorized=(\d+) rejected=(\d+) cancelled=(\d+) parked=(\d+) dead=(\d+) twice=0 lost=0$`)
 
 func TestRun_OnceHoldsAgainstTheHostileBank(t *testing.T) {
+	t.Parallel()
 	var out, log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "devstack")
 	err := run(t.Context(), []string{"--once", "--jobs", "160", "--kills", "2", "--seed", "5", "--dir", dir}, &out, &log)
@@ -61,14 +65,15 @@ func TestRun_OnceHoldsAgainstTheHostileBank(t *testing.T) {
 	}
 }
 
-// TestProve_SeesWhatTheBankDidByItself pays a transfer behind the worker's back.
-func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
-	var log bytes.Buffer
-	o, err := parseOptions([]string{"--jobs", "16", "--kills", "0", "--calm"}, &log)
+// startStack starts everything but the worker.
+func startStack(t *testing.T, args ...string) (options, *services, *progress) {
+	t.Helper()
+	t.Parallel()
+	say := newProgress(&bytes.Buffer{})
+	o, err := parseOptions(args, say.out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := newProgress(&log)
 	s, err := startServices(t.Context(), o, say)
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +83,12 @@ func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return o, s, say
+}
+
+// TestProve_SeesWhatTheBankDidByItself pays a transfer behind the worker's back.
+func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
+	o, s, say := startStack(t, "--jobs", "16", "--kills", "0", "--calm")
 	if nc, err := nats.Connect(s.nats.URL()); err == nil {
 		nc.Close()
 		t.Error("the broker lets anybody in")
@@ -99,21 +110,7 @@ func TestProve_SeesWhatTheBankDidByItself(t *testing.T) {
 
 // TestGateway_TheFirstWithdrawalOfTheGuide does what the printed line does, twice, and the proof goes on to hold.
 func TestGateway_TheFirstWithdrawalOfTheGuide(t *testing.T) {
-	var log bytes.Buffer
-	o, err := parseOptions([]string{"--jobs", "16", "--kills", "1", "--calm"}, &log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	say := newProgress(&log)
-	s, err := startServices(t.Context(), o, say)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	o, s, say := startStack(t, "--jobs", "16", "--kills", "1", "--calm")
 	line := guide(s)
 	for n, want := range []int{http.StatusCreated, http.StatusOK} {
 		status, text := followGuide(t, line)
@@ -126,7 +123,7 @@ func TestGateway_TheFirstWithdrawalOfTheGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !j.Held() {
-		t.Errorf("%s\n%s", j, &log)
+		t.Errorf("%s\n%s", j, say.out)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/worker/job"
 )
 
@@ -20,7 +21,7 @@ const sourceToken = "canary-token-of-the-source"
 // openDoor gives the installation a gateway address and its source a token.
 func (i *installation) openDoor() (url string) {
 	i.t.Helper()
-	address := freeAddress(i.t)
+	address := stack.FreeAddress(i.t)
 	text, err := os.ReadFile(i.config)
 	if err != nil {
 		i.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,6 +52,7 @@ type installation struct {
 
 func install(t *testing.T) *installation {
 	t.Helper()
+	t.Parallel()
 	roles, err := stack.MakeNATSRoles(t.TempDir(), nil) // wallet on gbp-fps, as the files have it
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func install(t *testing.T) *installation {
 			t.Error(err)
 		}
 	})
-	i := &installation{t: t, nats: server, roles: roles, bank: simulator, databases: stack.Databases(t), health: freeAddress(t)}
+	i := &installation{t: t, nats: server, roles: roles, bank: simulator, databases: stack.Databases(t), health: stack.FreeAddress(t)}
 	dir := t.TempDir()
 	i.write(dir, "token", canaryToken+"\n")
 	i.config = i.write(dir, "paidonce.yaml", fmt.Sprintf(`
@@ -99,16 +99,6 @@ func (i *installation) write(dir, name, text string) string {
 		i.t.Fatal(err)
 	}
 	return file
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // run runs one command line and keeps what it said.

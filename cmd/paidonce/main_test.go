@@ -6,4 +6,10 @@ import (
 	"github.com/paidonce/paidonce/integration/stack"
 )
 
-func TestMain(m *testing.M) { stack.Main(m) }
+func TestMain(m *testing.M) {
+	if stack.RunChild() {
+		return
+	}
+	stack.Beside(4)
+	stack.Main(m)
+}

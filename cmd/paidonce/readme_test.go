@@ -77,6 +77,7 @@ func covered(command string) (by string, known bool) {
 
 // TestReadme_EveryCommandRuns runs the README's commands against a devstack, or knows what does.
 func TestReadme_EveryCommandRuns(t *testing.T) {
+	t.Parallel()
 	commands := readmeCommands(t)
 	if len(commands) < 10 {
 		t.Fatalf("the README has %d commands, want at least 10: %q", len(commands), commands)

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	if arena.RunChild(prepare) {
 		os.Exit(0)
 	}
+	stack.Alone()
 	stack.Main(m)
 }
 

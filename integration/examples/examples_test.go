@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -53,7 +52,7 @@ func start(t *testing.T) *services {
 	t.Cleanup(func() { _ = simulator.Stop() })
 	urls := stack.Databases(t)
 	s := &services{t: t, dir: t.TempDir(), nats: broker.URL(), bank: simulator}
-	address := freeAddress(t)
+	address := stack.FreeAddress(t)
 	s.program, s.url = filepath.Join(s.dir, "paidonce"), "http://"+address
 	s.write("bank", "bank-token\n")
 	s.write("token", "the-token-of-the-wallet\n")
@@ -132,16 +131,6 @@ func (s *services) await() {
 		case <-tick.C:
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // example is one program: how it is run for a key, and what it must print the first and the second time.

@@ -42,6 +42,8 @@ func TestMain(m *testing.M) {
 	if arena.RunChild(prepare) {
 		os.Exit(0)
 	}
+	stack.Alone()
+	stack.Beside(4)
 	os.Exit(m.Run())
 }
 

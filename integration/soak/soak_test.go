@@ -17,6 +17,7 @@ import (
 	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/bankclient/reference"
 	"github.com/paidonce/paidonce/integration/arena"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 func TestSchedule_SameSeedSameFaults(t *testing.T) {
@@ -79,6 +80,7 @@ func TestMain(m *testing.M) {
 	if arena.RunChild(prepare) {
 		os.Exit(0)
 	}
+	stack.Alone()
 	os.Exit(m.Run())
 }
 

@@ -16,11 +16,7 @@ func reserve(port int) bool {
 	if err := os.Mkdir(dir, 0o777); err == nil {
 		_ = os.Chmod(dir, 0o777) // for every user of this machine; without it the others reserve nothing
 	}
-	path := filepath.Join(dir, strconv.Itoa(port))
-	lock, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		lock, err = syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_CREAT, 0o644)
-	}
+	lock, err := openLock(filepath.Join(dir, strconv.Itoa(port)))
 	if err != nil {
 		return true
 	}

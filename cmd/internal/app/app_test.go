@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -200,7 +199,7 @@ func TestWorkerWithoutADatabaseIsAliveAndNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Shutdown() }()
-	health := freeAddress(t)
+	health := stack.FreeAddress(t)
 	c := workerConfig(t, server.URL(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=1", health)
 	provision(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -241,16 +240,6 @@ func provision(t *testing.T, c *config.Config) {
 	if err := queue.Provision(t.Context(), nc, wanted); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 func workerConfig(t *testing.T, broker, database, health string) *config.Config {

@@ -26,9 +26,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runChild() {
+	if runChild() || stack.RunChild() {
 		return
 	}
+	stack.Beside(4)
 	stack.Main(m)
 }
 
@@ -72,6 +73,7 @@ type city struct {
 
 func newCity(t *testing.T) *city {
 	t.Helper()
+	t.Parallel() // each has a database of its own
 	c := &city{t: t, urls: stack.Databases(t), api: readDocument(t), log: &lockedBuffer{},
 		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	c.ledger = c.open(ledger.Options{})

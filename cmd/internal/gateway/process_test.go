@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -58,8 +57,8 @@ func newTown(t *testing.T, database string) *town {
 	if database == "" {
 		database = c.urls.Worker
 	}
-	address := freeAddress(t)
-	w := &town{city: c, nats: broker, bank: simulator, health: freeAddress(t), gate: &gate{city: c, url: "http://" + address}}
+	address := stack.FreeAddress(t)
+	w := &town{city: c, nats: broker, bank: simulator, health: stack.FreeAddress(t), gate: &gate{city: c, url: "http://" + address}}
 	w.configure(database, address)
 	w.provision()
 	return w
@@ -104,16 +103,6 @@ func (w *town) provision() {
 	if err := queue.Provision(ctx, nc, topology); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // run runs a gateway (or both) inside this process until the returned function is called.
@@ -451,12 +440,12 @@ func TestTokens_AreReadFromAFileOfSeveralLines(t *testing.T) {
 	w.gate.post(newKey(), with("49.00", "250000.01")).want(t, http.StatusUnprocessableEntity, "amount_over_limit", false)
 	w.gate.post(newKey(), with(`"GBP"`, `"EUR"`)).want(t, http.StatusUnprocessableEntity, "currency_not_on_route", false)
 	w.gate.post(newKey(), with(`gbp-fps`, `eur-sepa`)).want(t, http.StatusUnprocessableEntity, "route_not_allowed", false)
-	response, err := w.client.Get("http://" + w.health + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("/readyz: %d", response.StatusCode)
-	}
+	eventually(t, "ready", func() bool {
+		response, err := w.client.Get("http://" + w.health + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
 }

@@ -3,7 +3,6 @@ package prove_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,14 +98,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) load(broker string) *config.Config {
 	dir := w.t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	health := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	health := stack.FreeAddress(w.t)
 	for name, text := range map[string]string{"token": "secret\n", "paidonce.yaml": fmt.Sprintf(`
 nats: { url: %q, replicas: 1 }
 database: { url: %q, max_conns: 4, accept_loss: true }
@@ -197,6 +189,7 @@ func (w *world) fault(f banksim.Fault) {
 // letters: one is no job, the other another job under the key of the first.
 func usual(t *testing.T) *world {
 	t.Helper()
+	t.Parallel()
 	w := newWorld(t)
 	w.fault(banksim.Fault{Name: "reject", Key: partnerKey(keyRejected)})
 	w.fault(banksim.Fault{Name: "echo_differs", Key: partnerKey(keyParked)})

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package stack
+
+// Alone cannot keep others waiting here.
+func Alone() {}
