@@ -43,7 +43,7 @@ func HealthHandler(ready *Ready, metrics prometheus.Gatherer) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, ready.Reasons()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, ready.Reasons(), ready.Warnings()) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second}))
 	return mux
 }
@@ -58,14 +58,15 @@ func (h *Health) ServeProfiles() {
 	h.server.Handler = mux
 }
 
-func answerReady(w http.ResponseWriter, reasons []Reason) {
+func answerReady(w http.ResponseWriter, reasons, warnings []Reason) {
 	if reasons == nil {
 		reasons = []Reason{}
 	}
 	body, err := json.Marshal(struct {
-		Ready   bool     `json:"ready"`
-		Reasons []Reason `json:"reasons"`
-	}{len(reasons) == 0, reasons})
+		Ready    bool     `json:"ready"`
+		Reasons  []Reason `json:"reasons"`
+		Warnings []Reason `json:"warnings,omitempty"` // none of them makes a process unready
+	}{len(reasons) == 0, reasons, warnings})
 	if err != nil {
 		panic("reasons are plain text: " + err.Error())
 	}

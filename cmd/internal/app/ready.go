@@ -31,9 +31,10 @@ type Ready struct {
 	checks []Check
 	log    zerolog.Logger
 
-	mu      sync.Mutex
-	reasons []Reason
-	open    chan struct{} // closed while ready
+	mu       sync.Mutex
+	reasons  []Reason
+	warnings []Reason
+	open     chan struct{} // closed while ready
 }
 
 // NewReady judges nothing yet: Run does.
@@ -98,6 +99,20 @@ func (r *Ready) Reasons() []Reason {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.reasons)
+}
+
+// Warn replaces what a person should know of and what stops nothing.
+func (r *Ready) Warn(warnings []Reason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warnings = warnings
+}
+
+// Warnings are the last that were given.
+func (r *Ready) Warnings() []Reason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.warnings)
 }
 
 // Wait returns when the process is ready, or the context's error.

@@ -181,7 +181,11 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run})
+	waiting, err := newWaitingWatch(p.ledger, c, ready, metrics, p.log)
+	if err != nil {
+		return err
+	}
+	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run}, part{"watch of what waits", waiting.Run})
 	p.outlasting = []part{{"event relay", relay.Run}}
 	if p.operate != nil {
 		janitor, err := queue.NewJanitor(p.operate, queue.JanitorOptions{Log: p.log})
