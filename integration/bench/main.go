@@ -34,6 +34,7 @@ type options struct {
 	rounds, jobs, warmup int
 	contenders           []string
 	parts                []string
+	workers              []int
 	syncAlways           bool
 	inFlight             int
 	seconds              int
@@ -60,6 +61,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.warmup, "warmup", 3000, "jobs before each measurement")
 	set.StringSliceVar(&o.contenders, "contenders", []string{namePaidonce, nameNaive, nameRiver, nameDBOS}, "who takes part; also: "+nameNaiveBatch)
 	set.StringSliceVar(&o.parts, "parts", []string{partDrain, partLimit, partLatency, partSlow, partIsolation}, "what is measured")
+	set.IntSliceVar(&o.workers, "workers", []int{1, 2, 4}, "worker processes of the part scale, which is measured only when it is named")
 	set.BoolVar(&o.syncAlways, "sync-always", false, "NATS syncs every write, as in production; default is its own default, every two minutes")
 	set.IntVar(&o.inFlight, "in-flight", 512, "calls in flight of paidonce at a bank without latency")
 	set.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
@@ -74,6 +76,9 @@ func parse(args []string) (options, error) {
 		if !slices.Contains([]string{namePaidonce, nameNaive, nameNaiveBatch, nameRiver, nameDBOS}, name) {
 			return o, fmt.Errorf("contender %q is not known", name)
 		}
+	}
+	if slices.ContainsFunc(o.workers, func(n int) bool { return n < 1 }) {
+		return o, errors.New("there must be at least one worker")
 	}
 	if o.rounds < 1 || o.jobs < 100 || o.warmup < 1 || o.seconds < 1 || o.inFlight < 1 || set.NArg() > 0 {
 		return o, errors.New("rounds, warmup, seconds and in-flight must be positive, jobs at least 100, and there are no arguments")
@@ -130,6 +135,9 @@ func (b *bench) measure(ctx context.Context, r *report) error {
 	}
 	if b.has(partIsolation) {
 		rest = append(rest, func() error { return b.isolationRound(ctx, r) })
+	}
+	if b.has(partScale) {
+		rest = append(rest, func() error { return b.scaleRound(ctx, r) })
 	}
 	for round := range b.o.rounds {
 		for i := range drains {

@@ -97,7 +97,7 @@ func costs() []column {
 // columns are those of a part.
 func columns(part string) []column {
 	switch part {
-	case partDrain:
+	case partDrain, partScale:
 		return append(costs(),
 			column{"commits/op", "%.3f", func(m *measurement) float64 { return m.Commits }},
 			column{"WAL B/op", "%.0f", func(m *measurement) float64 { return m.WALBytes }},
@@ -121,7 +121,7 @@ func columns(part string) []column {
 
 // print shows one table per part, and the last line.
 func (r *report) print(out io.Writer) {
-	for _, part := range []string{partDrain, partLimit, partLatency, partSlow, partIsolation} {
+	for _, part := range []string{partDrain, partLimit, partLatency, partSlow, partIsolation, partScale} {
 		var rows [][2]string
 		for _, m := range r.all {
 			if row := [2]string{m.Contender, m.Variant}; m.Part == part && !slices.Contains(rows, row) {
