@@ -51,7 +51,8 @@ type Explanation struct {
 	Credential  string
 	Epoch       int16
 	LeaseUntil  time.Time
-	Payload     []byte // nil after a purge
+	Payload     []byte    // nil after a purge
+	PublishedAt time.Time // when the broker stored the job; zero = not known, or purged
 	TraceParent string
 	Attempts    []Attempt
 	Facts       []Fact
@@ -111,9 +112,9 @@ func queueRest(b *pgx.Batch, id int64, e *Explanation) {
 		e.Unpublished, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
-	b.Queue(`SELECT body, coalesce(traceparent, '') FROM payloads WHERE operation_id = $1`, id).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT body, coalesce(traceparent, ''), published_at FROM payloads WHERE operation_id = $1`, id).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			if err := rows.Scan(&e.Payload, &e.TraceParent); err != nil {
+			if err := rows.Scan(&e.Payload, &e.TraceParent, timeOrZero{&e.PublishedAt}); err != nil {
 				return err
 			}
 		}
@@ -135,6 +136,7 @@ type Filter struct {
 	Route   string
 	Partner string
 	InDoubt bool  // only those in doubt
+	ByRisk  bool  // in doubt first, then by currency the larger amount, then what was sent first; no pages
 	Before  int64 // page: only operations older than this cursor; 0 = newest first
 	Limit   int   // default 100
 }
@@ -147,6 +149,10 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 	if onlyUnfinished(f) {
 		join = "JOIN"
 	}
+	order := "o.id DESC"
+	if f.ByRisk {
+		order = "o.in_doubt DESC, o.currency, o.amount_minor DESC, o.first_sent_at, o.id"
+	}
 	states := make([]string, len(f.States))
 	for i, s := range f.States {
 		states[i] = string(s)
@@ -154,7 +160,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 	rows, err := l.pool.Query(ctx, `SELECT o.id, `+summaryColumns+` FROM operations o `+join+` due d ON d.operation_id = o.id
 		WHERE ($1::text[] IS NULL OR cardinality($1) = 0 OR o.state::text = ANY($1)) AND ($2 = '' OR o.source = $2) AND ($3 = '' OR o.route = $3)
 		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND ($6::int8 = 0 OR o.id < $6)
-		ORDER BY o.id DESC LIMIT $7`, states, f.Source, f.Route, f.Partner, f.InDoubt, f.Before, limit)
+		ORDER BY `+order+` LIMIT $7`, states, f.Source, f.Route, f.Partner, f.InDoubt, f.Before, limit)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list operations: %w", err)
 	}
@@ -168,7 +174,7 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 		}
 		list = append(list, s)
 	}
-	if len(list) < limit {
+	if len(list) < limit || f.ByRisk {
 		last = 0
 	}
 	return list, last, rows.Err()

@@ -161,10 +161,11 @@ WITH marked AS (
 ), event AS (
   INSERT INTO outbox (operation_id, fence, type, code) SELECT id, fence, 'contradicted', 'late_authorized' FROM marked
 ), pause AS (
-  INSERT INTO pauses (scope, name, reason, by) SELECT 'partner', partner, 'contradicted outcome', 'paidonce' FROM marked WHERE partner <> ''
-  ON CONFLICT DO NOTHING RETURNING scope, name, reason, by
+  INSERT INTO pauses (scope, name, reason, by) SELECT 'partner', partner, $2::text, $3::text FROM marked WHERE partner <> ''
+  ON CONFLICT DO NOTHING
 )
-INSERT INTO pause_log (scope, name, act, reason, by) SELECT scope, name, 'pause', reason, by FROM pause`, s.id)
+INSERT INTO pause_log (scope, name, act, reason, by) SELECT 'partner', partner, 'pause', $2::text, $3::text FROM marked WHERE partner <> ''`,
+		s.id, PausedContradicted, ByWorker) // logged also beneath a pause that stands: whoever resumes must see it
 	return err
 }
 

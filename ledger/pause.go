@@ -34,11 +34,11 @@ const ByWorker = "worker"
 
 // The reasons for which a worker pauses by itself. DoubtReasons are those that leave money in doubt.
 const (
-	PausedMismatch     = "mismatch"            // the partner's answer disagrees with what was sent
-	PausedContradicted = "contradicted"        // the partner authorized what has another outcome
-	PausedViolation    = "invariant_violation" // the ledger found what must never be
-	PausedDoubtLimit   = "doubt_limit"         // more money in doubt at the partner than its setting allows
-	PausedOurFunds     = "our_funds"           // our float at the partner is empty
+	PausedMismatch     = "mismatch"             // the partner's answer disagrees with what was sent
+	PausedContradicted = "contradicted outcome" // the partner authorized what has another outcome
+	PausedViolation    = "invariant_violation"  // the ledger found what must never be
+	PausedDoubtLimit   = "doubt_limit"          // more money in doubt at the partner than its setting allows
+	PausedOurFunds     = "our_funds"            // our float at the partner is empty
 	PausedOurLimits    = "our_limits"
 )
 

@@ -348,7 +348,7 @@ func TestI5_ContradictedOutcomes(t *testing.T) {
 				t.Errorf("contradicted at %v, facts %+v", e.ContradictedAt, e.Facts)
 			}
 			db.wantCount(1, "contradicted events", `SELECT count(*) FROM outbox WHERE type = 'contradicted'`)
-			db.wantCount(1, "pauses of the partner", `SELECT count(*) FROM pauses WHERE (scope, name, by) = ('partner', 'northbank', 'paidonce')`)
+			db.wantCount(1, "pauses of the partner", `SELECT count(*) FROM pauses WHERE (scope, name, by) = ('partner', 'northbank', 'worker')`)
 			db.wantCount(1, "pause log", `SELECT count(*) FROM pause_log`)
 			wantAnswer(t, db.Ledger, newWish(), ledger.Held)
 		})

@@ -98,7 +98,7 @@ func (s *services) startProducts(ctx context.Context, o options, token string, s
 		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	s.door = addresses[1]
-	if err := s.writeConfig(token, addresses[0]); err != nil {
+	if err := s.writeConfig(ctx, token, addresses[0]); err != nil {
 		return err
 	}
 	if err := s.provision(ctx); err != nil {
@@ -144,7 +144,7 @@ func (s *services) startPostgres(ctx context.Context, o options, say *progress) 
 
 // writeConfig writes what a real worker would be given. Times are short, so that a killed worker's operations are taken over
 // within seconds; the rules between them are the same as in production.
-func (s *services) writeConfig(token, health string) error {
+func (s *services) writeConfig(ctx context.Context, token, health string) error {
 	tokenFile, passwordFile := filepath.Join(s.dir, "bank.token"), filepath.Join(s.dir, passwordName)
 	sourceFile := filepath.Join(s.dir, sourceTokenName)
 	database, err := url.Parse(s.urls.Worker)
@@ -180,7 +180,7 @@ gateway:  { listen: %q, intake_grace: 5s }
 			return fmt.Errorf("write the configuration: %w", err)
 		}
 	}
-	return nil
+	return s.hire(ctx, text)
 }
 
 // provision makes streams and consumers: workers only bind to them.

@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 )
@@ -20,6 +20,12 @@ import (
 type explanationRow struct {
 	Operation   operationRow   `json:"operation"`
 	Meaning     string         `json:"meaning"`
+	Known       []string       `json:"known"`
+	Unknown     []string       `json:"not_known"`
+	Next        []string       `json:"next"`
+	Timeline    []storyLine    `json:"timeline"`
+	Decisions   []auditRow     `json:"decisions"`
+	Proposals   []proposalRow  `json:"proposals"`
 	PartnerKey  string         `json:"partner_key,omitempty"`
 	Credential  string         `json:"credential,omitempty"`
 	Epoch       int16          `json:"epoch"`
@@ -67,60 +73,79 @@ type entryRow struct {
 }
 
 func (s *session) opsExplain() *cobra.Command {
-	var reveal bool
+	var r *reveal
 	command := &cobra.Command{
 		Use:   "explain KEY",
-		Short: "Tell everything known of one operation, in the order it happened",
+		Short: "Tell everything known of one operation in words: what happened, what is not known, what may be done next",
+		Long: "Tells everything known of one operation in the order it happened: job, attempts with how far each got, look-ups, late news, entries,\n" +
+			"decisions, what the desk did; then what is known, what is not, and the exact commands of what may be done next.",
 		Example: "  paidonce ops explain 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11\n" +
 			"  paidonce ops explain 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json",
 		Args: exactly(1, "one operation key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
-			return s.explained(ctx, args[0], func(e ledger.Explanation) error { return s.printExplanation(e, reveal) })
+			return s.explained(ctx, args[0], r, func(d *desk, e ledger.Explanation) error {
+				tale := &story{Explanation: e, reveal: r.wanted}
+				tale.profile, tale.known = profileOf(d.settings, e.Partner)
+				var err error
+				if tale.KeyHistory, err = d.History(ctx, e.Key); errors.Is(err, operate.ErrNotPermitted) {
+					s.say("what the desk did is not shown: this database role may not read it")
+				} else if err != nil {
+					return err
+				}
+				return s.printExplanation(tale)
+			})
 		}),
 	}
-	command.Flags().BoolVar(&reveal, "reveal", false, "show the debtor account in full")
+	r = s.revealFlags(command, "show the debtor account in full")
 	return command
 }
 
-func (s *session) printExplanation(e ledger.Explanation, reveal bool) error {
-	row := explanationRowOf(e, reveal)
+func (s *session) printExplanation(tale *story) error {
+	row := explanationRowOf(tale)
 	p := s.printer()
-	if p.Format == cli.FormatJSON || p.Format == cli.FormatJSONL {
-		return cli.One(p, cli.Table[explanationRow]{Rows: []explanationRow{row}})
+	timeline := cli.Table[storyLine]{
+		Columns: []string{"at", "fence", "what", "words"},
+		Cells: func(l storyLine) []string {
+			fence := ""
+			if l.Fence > 0 {
+				fence = fmt.Sprint(l.Fence)
+			}
+			return []string{l.At, fence, l.What, l.Words}
+		},
+		Rows: row.Timeline,
 	}
-	if p.Format == cli.FormatCSV {
-		return cli.List(p, timelineTable(row))
+	switch p.Format {
+	case cli.FormatJSON, cli.FormatJSONL:
+		return cli.One(p, cli.Table[explanationRow]{Rows: []explanationRow{row}})
+	case cli.FormatCSV:
+		return cli.List(p, timeline)
 	}
 	if err := cli.One(p, operationTable(row.Operation)); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(s.stdout, "\n%s\n\n", row.Meaning)
-	if err := cli.List(p, timelineTable(row)); err != nil {
+	if err := cli.List(p, timeline); err != nil {
 		return err
 	}
-	return s.printFooter(row)
-}
-
-func (s *session) printFooter(row explanationRow) error {
-	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w)
-	for _, line := range [][2]string{
-		{"partner key", row.PartnerKey},
-		{"unpublished events", strings.Join(row.Unpublished, ", ")},
-	} {
-		if line[1] != "" {
-			_, _ = fmt.Fprintf(w, "%s\t%s\n", line[0], cli.Clean(line[1]))
+	for _, part := range []struct {
+		title string
+		lines []string
+	}{{"Known", row.Known}, {"Not known", row.Unknown}, {"What may be done next", row.Next}} {
+		if len(part.lines) > 0 {
+			_, _ = fmt.Fprintf(s.stdout, "\n%s\n", part.title)
+		}
+		for _, line := range part.lines {
+			_, _ = fmt.Fprintf(s.stdout, "  %s\n", cli.Clean(line))
 		}
 	}
-	for _, pause := range row.Paused {
-		_, _ = fmt.Fprintf(w, "paused\t%s %s since %s by %s: %s\n", pause.Scope, pause.Name, cli.Time(pause.At), cli.Clean(pause.By), cli.Clean(pause.Reason))
-	}
-	return w.Flush()
+	return nil
 }
 
-func explanationRowOf(e ledger.Explanation, reveal bool) explanationRow {
+func explanationRowOf(tale *story) explanationRow {
+	e := tale.Explanation
 	row := explanationRow{
-		Operation: operationRowOf(e.Summary, reveal), Meaning: meaning(e), PartnerKey: e.PartnerKey, Credential: e.Credential,
+		Operation: operationRowOf(e.Summary, tale.reveal), Meaning: meaning(e), PartnerKey: e.PartnerKey, Credential: e.Credential,
+		Known: tale.whatIsKnown(), Unknown: tale.whatIsNot(), Next: tale.whatMayBeDone(), Timeline: tale.lines(), Decisions: []auditRow{}, Proposals: []proposalRow{},
 		Epoch: e.Epoch, Fence: e.Fence, FirstSentAt: cli.Time(e.FirstSentAt), Attempts: []attemptRow{}, Facts: []factRow{}, Entries: []entryRow{},
 		Unpublished: e.Unpublished, Paused: e.Paused, PayloadKept: e.Payload != nil, ReadAt: cli.Time(e.Now),
 	}
@@ -142,9 +167,15 @@ func explanationRowOf(e ledger.Explanation, reveal bool) explanationRow {
 	}
 	for _, entry := range e.Entries {
 		row.Entries = append(row.Entries, entryRow{
-			At: precise(entry.At), Event: entry.Event, Account: maskEntry(entry.Account, reveal),
+			At: precise(entry.At), Event: entry.Event, Account: maskEntry(entry.Account, tale.reveal),
 			Amount: signed(entry.AmountMinor, entry.Currency), Currency: entry.Currency,
 		})
+	}
+	for _, line := range tale.Audit {
+		row.Decisions = append(row.Decisions, auditRowOf(line))
+	}
+	for _, p := range tale.Proposals {
+		row.Proposals = append(row.Proposals, proposalRowOf(p))
 	}
 	return row
 }
@@ -198,43 +229,4 @@ func meaning(e ledger.Explanation) string {
 		return "Held: open, and not started for the reason shown." + doubt
 	}
 	return "Open: the sweep takes it at the due time." + doubt
-}
-
-type timelineRow struct {
-	At     string
-	Fence  int32
-	What   string
-	Detail string
-}
-
-// timelineTable puts attempts, observations and entries in the order of the database clock.
-func timelineTable(row explanationRow) cli.Table[timelineRow] {
-	var lines []timelineRow
-	for i, a := range row.Attempts {
-		lines = append(lines, timelineRow{a.At, a.Fence, fmt.Sprintf("attempt %d", i+1), a.Partner + " " + a.Endpoint + " as " + a.Credential})
-	}
-	for _, f := range row.Facts {
-		var detail []string
-		for _, part := range []string{f.Verdict, f.Code, f.TransferID, string(f.Evidence)} {
-			if part != "" {
-				detail = append(detail, part)
-			}
-		}
-		lines = append(lines, timelineRow{f.At, f.Fence, f.Kind, strings.Join(detail, " ")})
-	}
-	for _, e := range row.Entries {
-		lines = append(lines, timelineRow{e.At, 0, "entry " + e.Event, e.Account + " " + e.Amount + " " + e.Currency})
-	}
-	slices.SortStableFunc(lines, func(a, b timelineRow) int { return strings.Compare(a.At, b.At) })
-	return cli.Table[timelineRow]{
-		Columns: []string{"at", "fence", "what", "detail"},
-		Cells: func(l timelineRow) []string {
-			fence := ""
-			if l.Fence > 0 {
-				fence = fmt.Sprint(l.Fence)
-			}
-			return []string{l.At, fence, l.What, l.Detail}
-		},
-		Rows: lines,
-	}
 }

@@ -45,6 +45,7 @@ type installation struct {
 	databases stack.DatabaseURLs
 	config    string
 	health    string
+	people    string // folder of the operators' tokens
 
 	mu   sync.Mutex
 	said strings.Builder
@@ -109,6 +110,60 @@ func (i *installation) run(stdin string, args ...string) said {
 	defer i.mu.Unlock()
 	_, _ = fmt.Fprint(&i.said, got.out, got.errors)
 	return got
+}
+
+// as runs a command at the desk, in the name of an operator; "" = the owner of the database.
+func (i *installation) as(name string, args ...string) said {
+	i.t.Helper()
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Owner}
+	if name != "" {
+		env["PAIDONCE_DATABASE_URL"] = i.databases.Desk
+		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, name)
+	}
+	got := command(i.t, "", env, args...)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, _ = fmt.Fprint(&i.said, got.out, got.errors)
+	return got
+}
+
+// okAs is as for a command that must succeed.
+func (i *installation) okAs(name string, args ...string) string {
+	i.t.Helper()
+	got := i.as(name, args...)
+	if got.code != cli.OK {
+		i.t.Fatalf("%s: paidonce %s: code %d\n%s%s", name, strings.Join(args, " "), got.code, got.out, got.errors)
+	}
+	return got.out
+}
+
+// hire makes people of every role: ada and abel may approve, olga and oscar ask, vera looks, and adam is the admin.
+func (i *installation) hire() {
+	i.t.Helper()
+	i.people = i.t.TempDir()
+	for _, p := range [][3]string{
+		{"", "adam", "admin"}, {"", "ada", "approver"}, {"adam", "abel", "approver"}, {"adam", "olga", "operator"}, {"adam", "oscar", "operator"}, {"adam", "vera", "viewer"},
+	} {
+		args := []string{"operators", "add", p[1], "--role", p[2], "--token-out", filepath.Join(i.people, p[1]), "--reason", "joins", "-o", "json"}
+		got := i.as(p[0], args...)
+		if got.code == cli.Waiting {
+			i.approve("ada", got)
+			got = i.as(p[0], args...)
+		}
+		if got.code != cli.OK {
+			i.t.Fatalf("add %s: %+v", p[1], got)
+		}
+	}
+}
+
+// approve agrees to the proposal that a command waits for.
+func (i *installation) approve(name string, waiting said) {
+	i.t.Helper()
+	found := regexp.MustCompile(`"proposal": "([0-9a-f-]{36})"`).FindStringSubmatch(waiting.out)
+	if waiting.code != cli.Waiting || found == nil {
+		i.t.Fatalf("no proposal: %+v", waiting)
+	}
+	i.okAs(name, "proposals", "approve", found[1], "--reason", "looked at it")
 }
 
 // ok runs a command that must succeed.
@@ -245,6 +300,7 @@ func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 		t.Errorf("a good configuration has no problems: %q", out)
 	}
 	i.migrateAndBreak()
+	i.hire()
 	stop := i.work()
 	defer func() { _ = stop() }()
 	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
@@ -385,8 +441,26 @@ func (i *installation) compareOperation() {
 	golden(t, "ops_list.csv", volatile(i.ok("", "ops", "list", "--state", "authorized", "-o", "csv")))
 	golden(t, "ops_explain.txt", volatile(i.ok("", "ops", "explain", journeyKey)))
 	golden(t, "ops_explain.json", volatile(i.ok("", "ops", "explain", journeyKey, "-o", "json")))
-	if out := command(t, "", map[string]string{"PAIDONCE_CONFIG": i.config}, "ops", "show", journeyKey, "--reveal", "-o", "json").out; !strings.Contains(out, canaryAccount) {
-		t.Errorf("--reveal shows the account: %s", out)
+	i.reveals("ops", "show", journeyKey, "--reveal", "--reason", "ticket 4711", "-o", "json")
+	i.reveals("ops", "explain", journeyKey, "--reveal", "--reason", "ticket 4711", "-o", "json")
+	i.reveals("ops", "list", "--reveal", "--reason", "ticket 4711", "-o", "json")
+}
+
+// reveals runs a command that shows the canary account, and looks for its line in the audit log.
+func (i *installation) reveals(args ...string) {
+	t := i.t
+	t.Helper()
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
+	if got := command(t, "", env, args...); got.code != cli.NotAllowed || strings.Contains(got.out+got.errors, canaryAccount) {
+		t.Errorf("%v by nobody: %+v", args, got)
+	}
+	lines := strings.Count(i.okAs("ada", "audit", "list", "--act", "reveal", "-o", "jsonl"), "\n")
+	env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, "olga")
+	if got := command(t, "", env, args...); got.code != cli.OK || !strings.Contains(got.out, canaryAccount) { // not kept: it shows the canary
+		t.Errorf("%v: %+v", args, got)
+	}
+	if now := strings.Count(i.okAs("ada", "audit", "list", "--act", "reveal", "-o", "jsonl"), "\n"); now != lines+1 {
+		t.Errorf("%v: %d lines of the audit log, want %d", args, now, lines+1)
 	}
 }
 
@@ -425,10 +499,10 @@ func (i *installation) compareOthers() {
 	if got := i.run("", "partners", "southbank"); got.code != cli.NotFound {
 		t.Errorf("partners southbank: %+v", got)
 	}
-	i.ok("", "pause", "route", "gbp-fps", "--reason", "test")
+	i.okAs("olga", "pause", "route", "gbp-fps", "--reason", "test")
 	golden(t, "pause.txt", volatile(i.ok("", "pause")))
-	i.ok("", "resume", "route", "gbp-fps", "--reason", "test over")
-	if got := i.run("", "pause", "route", "gbp-fsp", "--reason", "test"); got.code != cli.NotFound {
+	i.okAs("olga", "resume", "route", "gbp-fps", "--reason", "test over")
+	if got := i.as("olga", "pause", "route", "gbp-fsp", "--reason", "test"); got.code != cli.NotFound {
 		t.Errorf("pause of an unknown route: %+v", got)
 	}
 	if out := i.ok("", "recover", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {

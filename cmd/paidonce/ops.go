@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +17,9 @@ import (
 )
 
 func (s *session) ops() *cobra.Command {
-	return s.group("ops", "Look at operations",
+	return s.group("ops", "Look at operations, and decide what waits for a person",
 		"  paidonce ops list --state parked\n  paidonce ops show 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json",
-		s.opsList(), s.opsShow(), s.opsExplain())
+		s.opsList(), s.opsShow(), s.opsExplain(), s.opsLookUp(), s.opsResolve(), s.opsCancel())
 }
 
 // operationRow is `ops show KEY -o json`, member by member as CONTRACT section 6 names them.
@@ -40,6 +42,7 @@ type operationRow struct {
 	OutcomeAt     string `json:"outcome_at,omitempty"`
 	DueAt         string `json:"due_at,omitempty"`
 	Contradicted  string `json:"contradicted_at,omitempty"`
+	WindowLeft    string `json:"key_window_left,omitempty"`
 }
 
 func operationRowOf(o ledger.Summary, reveal bool) operationRow {
@@ -58,72 +61,134 @@ func operationRowOf(o ledger.Summary, reveal bool) operationRow {
 func operationTable(rows ...operationRow) cli.Table[operationRow] {
 	return cli.Table[operationRow]{
 		Columns: []string{"key", "state", "in_doubt", "amount", "currency", "source", "route", "partner", "transfer_id", "code", "held_reason",
-			"settlement", "attempts", "debtor_account", "created_at", "outcome_at", "due_at", "contradicted_at"},
+			"settlement", "attempts", "debtor_account", "created_at", "outcome_at", "due_at", "contradicted_at", "key_window_left"},
 		Cells: func(r operationRow) []string {
 			return []string{r.Key, r.State, fmt.Sprint(r.InDoubt), r.Amount, r.Currency, r.Source, r.Route, r.Partner, r.TransferID, r.Code,
-				r.HeldReason, r.Settlement, fmt.Sprint(r.Attempts), r.DebtorAccount, r.CreatedAt, r.OutcomeAt, r.DueAt, r.Contradicted}
+				r.HeldReason, r.Settlement, fmt.Sprint(r.Attempts), r.DebtorAccount, r.CreatedAt, r.OutcomeAt, r.DueAt, r.Contradicted, r.WindowLeft}
 		},
 		Rows: rows,
 	}
 }
 
+// The orders of `ops list`.
+const (
+	sortNewest = "newest"
+	sortRisk   = "risk"
+)
+
+// listFlags are the flags of `ops list`.
+type listFlags struct {
+	filter ledger.Filter
+	states []string
+	sort   string
+	all    bool
+	reveal *reveal
+}
+
 func (s *session) opsList() *cobra.Command {
-	var filter ledger.Filter
-	var states []string
-	var all, reveal bool
+	f := &listFlags{}
 	command := &cobra.Command{
 		Use:   "list",
-		Short: "List operations, the newest first",
-		Example: "  paidonce ops list --state parked\n  paidonce ops list --in-doubt --partner northbank\n" +
+		Short: "List operations: the newest first, parked ones by the money at risk",
+		Long: "Lists operations, the newest first. With --sort risk, which is how parked ones alone are listed: what is in doubt first, then the larger\n" +
+			"amount of each currency, then what has less of its key's window left (while it is open, the partner knows the operation by its key).",
+		Example: "  paidonce ops list --state parked\n  paidonce ops list --in-doubt --partner northbank --sort risk\n" +
 			"  paidonce ops list --source wallet --limit 1000 -o csv\n  paidonce ops list --all -o jsonl",
 		Args: noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
-			for _, state := range states {
-				if !slices.Contains(knownStates(), state) {
-					return cli.Exit(cli.Usage, fmt.Errorf("--state %s: there are %s", state, strings.Join(knownStates(), ", ")))
-				}
-				filter.States = append(filter.States, ledger.State(state))
+			if err := f.complete(); err != nil {
+				return err
 			}
-			if filter.Limit < 1 || filter.Before < 0 {
-				return cli.Exit(cli.Usage, errors.New("--limit must be at least 1, and --before a cursor that was printed"))
+			if err := s.revealing(ctx, f.reveal, "list of operations"); err != nil {
+				return err
 			}
-			return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.listOperations(ctx, l, filter, all, reveal) })
+			return s.withLedger(ctx, func(c *config.Config, l *ledger.Ledger) error { return s.listOperations(ctx, c, l, f) })
 		}),
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&states, "state", nil, "only these: "+strings.Join(knownStates(), ", "))
-	flags.StringVar(&filter.Source, "source", "", "only this source")
-	flags.StringVar(&filter.Route, "route", "", "only this route")
-	flags.StringVar(&filter.Partner, "partner", "", "only this partner")
-	flags.BoolVar(&filter.InDoubt, "in-doubt", false, "only those in doubt")
-	flags.IntVar(&filter.Limit, "limit", 100, "most operations of one page")
-	flags.Int64Var(&filter.Before, "before", 0, "the cursor that the page before printed")
-	flags.BoolVar(&all, "all", false, "every page")
-	flags.BoolVar(&reveal, "reveal", false, "show debtor accounts in full")
+	flags.StringSliceVar(&f.states, "state", nil, "only these: "+strings.Join(knownStates(), ", "))
+	flags.StringVar(&f.filter.Source, "source", "", "only this source")
+	flags.StringVar(&f.filter.Route, "route", "", "only this route")
+	flags.StringVar(&f.filter.Partner, "partner", "", "only this partner")
+	flags.BoolVar(&f.filter.InDoubt, "in-doubt", false, "only those in doubt")
+	flags.IntVar(&f.filter.Limit, "limit", 100, "most operations of one page")
+	flags.Int64Var(&f.filter.Before, "before", 0, "the cursor that the page before printed")
+	flags.StringVar(&f.sort, "sort", "", "newest or risk (default: risk for parked ones alone, else newest)")
+	flags.BoolVar(&f.all, "all", false, "every page")
+	f.reveal = s.revealFlags(command, "show debtor accounts in full")
 	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(knownStates(), cobra.ShellCompDirectiveNoFileComp)))
+	s.must(command.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{sortNewest, sortRisk}, cobra.ShellCompDirectiveNoFileComp)))
 	return command
 }
 
-func (s *session) listOperations(ctx context.Context, l *ledger.Ledger, filter ledger.Filter, all, reveal bool) error {
-	var rows []operationRow
+// complete checks the flags and fills in what was left out.
+func (f *listFlags) complete() error {
+	for _, state := range f.states {
+		if !slices.Contains(knownStates(), state) {
+			return cli.Exit(cli.Usage, fmt.Errorf("--state %s: there are %s", state, strings.Join(knownStates(), ", ")))
+		}
+		f.filter.States = append(f.filter.States, ledger.State(state))
+	}
+	if f.filter.Limit < 1 || f.filter.Before < 0 {
+		return cli.Exit(cli.Usage, errors.New("--limit must be at least 1, and --before a cursor that was printed"))
+	}
+	switch f.sort {
+	case "":
+		f.filter.ByRisk = slices.Equal(f.states, []string{string(ledger.StateParked)}) && f.filter.Before == 0
+	case sortRisk:
+		f.filter.ByRisk = true
+	case sortNewest:
+	default:
+		return cli.Exit(cli.Usage, fmt.Errorf("--sort %s: there are %s, %s", f.sort, sortNewest, sortRisk))
+	}
+	if f.filter.ByRisk && f.filter.Before > 0 {
+		return cli.Exit(cli.Usage, errors.New("--sort risk has no pages: raise --limit, or list all with --all"))
+	}
+	if f.filter.ByRisk && f.all {
+		f.filter.Limit = math.MaxInt32
+	}
+	return nil
+}
+
+func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledger.Ledger, f *listFlags) error {
+	rows := []operationRow{}
 	for {
-		page, next, err := l.List(ctx, filter)
+		page, next, err := l.List(ctx, f.filter)
 		if err != nil {
 			return err
 		}
+		now := time.Now()
 		for _, o := range page {
-			rows = append(rows, operationRowOf(o, reveal))
+			row := operationRowOf(o, f.reveal.wanted)
+			row.WindowLeft = windowLeft(c, o, now)
+			rows = append(rows, row)
 		}
-		if next == 0 {
+		if f.filter.ByRisk && len(page) == f.filter.Limit {
+			s.say("there may be more: raise --limit, or list all with --all")
+		}
+		if next == 0 || f.filter.ByRisk {
 			break
 		}
-		if !all {
+		if !f.all {
 			s.say("there are more: --before %d", next)
 			break
 		}
-		filter.Before = next
+		f.filter.Before = next
 	}
 	return cli.List(s.printer(), operationTable(rows...))
+}
+
+// windowLeft is how long the partner still knows an unfinished operation by its key; "" where that is not known or does not matter.
+func windowLeft(c *config.Config, o ledger.Summary, now time.Time) string {
+	p, known := profileOf(c, o.Partner)
+	if !known || p.KeyWindow == 0 || o.FirstSentAt.IsZero() || o.State.Finished() {
+		return ""
+	}
+	left := o.FirstSentAt.Add(p.KeyWindow).Sub(now)
+	if left <= 0 {
+		return "over"
+	}
+	return left.Round(time.Minute).String()
 }
 
 func knownStates() []string {
@@ -132,38 +197,41 @@ func knownStates() []string {
 }
 
 func (s *session) opsShow() *cobra.Command {
-	var reveal bool
+	var r *reveal
 	command := &cobra.Command{
 		Use:     "show KEY",
 		Short:   "Show one operation",
 		Example: "  paidonce ops show 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11\n  paidonce ops show 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json",
 		Args:    exactly(1, "one operation key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
-			return s.explained(ctx, args[0], func(e ledger.Explanation) error {
-				row := operationRowOf(e.Summary, reveal)
-				row.Attempts = len(e.Attempts)
+			return s.explained(ctx, args[0], r, func(d *desk, e ledger.Explanation) error {
+				row := operationRowOf(e.Summary, r.wanted)
+				row.Attempts, row.WindowLeft = len(e.Attempts), windowLeft(d.settings, e.Summary, e.Now)
 				return cli.One(s.printer(), operationTable(row))
 			})
 		}),
 	}
-	command.Flags().BoolVar(&reveal, "reveal", false, "show the debtor account in full")
+	r = s.revealFlags(command, "show the debtor account in full")
 	return command
 }
 
-// explained reads one operation and gives it to show.
-func (s *session) explained(ctx context.Context, text string, show func(ledger.Explanation) error) error {
+// explained reads one operation and gives it to show, once the audit log knows of what is revealed.
+func (s *session) explained(ctx context.Context, text string, r *reveal, show func(*desk, ledger.Explanation) error) error {
 	key, err := cli.ParseKey(text)
 	if err != nil {
 		return err
 	}
-	return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error {
-		e, err := l.Explain(ctx, key)
+	return s.openDesk(ctx, func(d *desk) error {
+		e, err := d.ledger.Explain(ctx, key)
 		if errors.Is(err, ledger.ErrNotFound) {
-			return cli.Exit(cli.NotFound, fmt.Errorf("%s: no such operation; its job may wait in the queue or be a dead letter", key))
+			return noOperation(key)
 		}
 		if err != nil {
 			return err
 		}
-		return show(e)
+		if err := s.revealing(ctx, r, key.String()); err != nil {
+			return err
+		}
+		return show(d, e)
 	})
 }

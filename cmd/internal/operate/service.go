@@ -132,8 +132,16 @@ func (s *Service) Do(ctx context.Context, r Request) (Done, error) {
 	if err != nil {
 		return done, err
 	}
-	done.Outcome, err = r.Act.Run(ctx, r.By)
+	done.Outcome, err = r.Act.Run(context.WithValue(ctx, underKey{}, done), r.By)
 	return done, errors.Join(err, s.end(ctx, p, done, err))
+}
+
+type underKey struct{}
+
+// under is the line and the approval that an act runs under.
+func under(ctx context.Context) Done {
+	done, _ := ctx.Value(underKey{}).(Done)
+	return done
 }
 
 func prepare(r Request) (prepared, error) {

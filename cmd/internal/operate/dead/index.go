@@ -1,6 +1,7 @@
 package dead
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -95,15 +96,43 @@ func (d *Desk) Sync(ctx context.Context) (queue.DeadState, error) {
 		return state, err
 	}
 	var last uint64
-	err = d.db.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM dead_letters WHERE stream_at = $1`, micros(state.Created)).Scan(&last)
-	if err != nil {
+	var sum []byte
+	err = d.db.QueryRow(ctx, `SELECT sequence, sha256 FROM dead_letters WHERE stream_at = $1 ORDER BY sequence DESC LIMIT 1`, micros(state.Created)).
+		Scan(&last, &sum)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return state, fmt.Errorf("read how far the index of dead letters is: %w", err)
 	}
-	if last >= state.Last {
-		return state, nil
+	if last > state.Last { // another one may have gone further meanwhile
+		if state, err = d.letters.State(ctx); err != nil {
+			return state, err
+		}
 	}
-	_, err = d.index(ctx, state, last+1, addEntries)
+	lost, err := d.lost(ctx, state, last, sum)
+	switch {
+	case err != nil:
+		return state, err
+	case lost:
+		_, err = d.Reindex(ctx)
+	case last < state.Last:
+		_, err = d.index(ctx, state, last+1, addEntries)
+	}
 	return state, err
+}
+
+// lost reports whether the stream does not hold what the index ends with: a broker that lost the end of its stream gives sequences out again.
+func (d *Desk) lost(ctx context.Context, state queue.DeadState, last uint64, sum []byte) (bool, error) {
+	if last == 0 {
+		return false, nil
+	}
+	letter, err := d.letters.Show(ctx, last)
+	if errors.Is(err, queue.ErrNoDeadLetter) {
+		return last > state.Last, nil // else it was deleted
+	}
+	if err != nil {
+		return false, err
+	}
+	now := sha256.Sum256(letter.Payload)
+	return !bytes.Equal(now[:], sum), nil
 }
 
 // Reindexed says what a rebuild found.
@@ -112,11 +141,18 @@ type Reindexed struct{ Letters, Gone int64 }
 // Reindex reads the whole stream into the index again, and drops from it what the stream does not have any more. Others may read the index
 // meanwhile: it is never empty. What was done to letters is kept, also of those that are gone.
 func (d *Desk) Reindex(ctx context.Context) (Reindexed, error) {
+	var r Reindexed
+	var most uint64 // read before the state of the stream: what is beyond that one is not of this stream's life
+	if err := d.db.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM dead_letters`).Scan(&most); err != nil {
+		return r, fmt.Errorf("read how far the index of dead letters is: %w", err)
+	}
 	state, err := d.letters.State(ctx)
 	if err != nil {
-		return Reindexed{}, err
+		return r, err
 	}
-	var r Reindexed
+	if r.Gone, err = d.drop(ctx, state, state.Last+1, most); err != nil {
+		return r, err
+	}
 	next := uint64(1) // every index row below it has been compared
 	r.Letters, err = d.index(ctx, state, 1, func(ctx context.Context, tx pgx.Tx, stream time.Time, entries []Entry) error {
 		if err := replaceEntries(ctx, tx, stream, entries); err != nil {
@@ -127,20 +163,26 @@ func (d *Desk) Reindex(ctx context.Context) (Reindexed, error) {
 			sequences[i] = int64(entries[i].Sequence) //nolint:gosec // a sequence
 		}
 		last := entries[len(entries)-1].Sequence
-		gone, err := tx.Exec(ctx, `DELETE FROM dead_letters WHERE stream_at = $1 AND sequence BETWEEN $2 AND $3 AND sequence <> ALL ($4::int8[])`,
-			stream, next, last, sequences)
+		gone, err := tx.Exec(ctx, `DELETE FROM dead_letters l WHERE l.stream_at = $1 AND l.sequence BETWEEN $2 AND $3
+			AND NOT EXISTS (SELECT FROM unnest($4::int8[]) AS w(sequence) WHERE w.sequence = l.sequence)`, stream, next, last, sequences)
 		r.Gone, next = r.Gone+gone.RowsAffected(), last+1
 		return err
 	})
 	if err != nil {
 		return r, err
 	}
-	gone, err := d.db.Exec(ctx, `DELETE FROM dead_letters WHERE stream_at = $1 AND sequence BETWEEN $2 AND $3`, micros(state.Created), next, state.Last)
+	gone, err := d.drop(ctx, state, next, state.Last)
+	r.Gone += gone
+	return r, err
+}
+
+// drop removes rows from the index.
+func (d *Desk) drop(ctx context.Context, state queue.DeadState, from, to uint64) (int64, error) {
+	gone, err := d.db.Exec(ctx, `DELETE FROM dead_letters WHERE stream_at = $1 AND sequence BETWEEN $2 AND $3`, micros(state.Created), from, to)
 	if err != nil {
-		return r, fmt.Errorf("drop what is gone from the index of dead letters: %w", err)
+		return 0, fmt.Errorf("drop what is gone from the index of dead letters: %w", err)
 	}
-	r.Gone += gone.RowsAffected()
-	return r, nil
+	return gone.RowsAffected(), nil
 }
 
 // index reads the stream from a sequence on and gives the entries to write in parts, each in a transaction of its own. Parts are written in
