@@ -1,0 +1,261 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// FactResolution is a person's decision. Its verdict is empty: it proves nothing of the partner.
+const FactResolution FactKind = "resolution"
+
+// Resolution is what a person decided of a parked operation, with who, why and on what evidence.
+type Resolution struct {
+	Token      uuid.UUID // of this decision: the same one again has no second effect
+	Key        uuid.UUID
+	Fence      int32  // as it was seen; an operation that has moved since is refused
+	To         State  // authorized, rejected, or open to let the worker's own rules go on
+	TransferID string // with authorized
+	Code       string // with rejected
+	By         string
+	Reason     string
+	Evidence   string
+	Proposal   uuid.UUID // under whose approval; Nil = none
+}
+
+// Obstacle is why a resolution is refused. Nothing was changed.
+type Obstacle string
+
+// The obstacles.
+const (
+	NoObstacle        Obstacle = ""
+	NotParked         Obstacle = "not_parked"         // it is not, or no longer, before a person
+	Moved             Obstacle = "moved"              // something happened since it was looked at
+	NeverSent         Obstacle = "never_sent"         // what was never sent was not authorized
+	SaidAuthorized    Obstacle = "said_authorized"    // the partner says that money moved
+	SaidMismatch      Obstacle = "said_mismatch"      // the partner's answer disagrees with what was sent: nothing may be sent again
+	TransferElsewhere Obstacle = "transfer_elsewhere" // another operation has that transfer
+	NotProvedAbsent   Obstacle = "not_proved_absent"  // in doubt, and no look-up since the last attempt says that the partner has nothing
+)
+
+// Says is the obstacle in words.
+func (o Obstacle) Says() string {
+	return map[Obstacle]string{
+		NotParked:         "it is not parked: only what waits for a person is resolved",
+		Moved:             "something happened to it since it was looked at: look again",
+		NeverSent:         "it was never sent, so the partner cannot have authorized it",
+		SaidAuthorized:    "the partner has said that it authorized it: money moved",
+		SaidMismatch:      "the partner's answer disagreed with what was sent: nothing may be sent again",
+		TransferElsewhere: "another operation has that transfer at this partner",
+		NotProvedAbsent: "it is in doubt, and no look-up since its last attempt has proved that the partner has nothing: " +
+			"ask with `paidonce ops lookup KEY`, or resolve it by what the partner says",
+	}[o]
+}
+
+// ErrObstacle is what Resolve and CheckResolution refuse with.
+var ErrObstacle = errors.New("the resolution is refused")
+
+// ObstacleError says which obstacle.
+type ObstacleError struct {
+	Key      uuid.UUID
+	Obstacle Obstacle
+}
+
+// Error says what stands in the way.
+func (e *ObstacleError) Error() string {
+	return fmt.Sprintf("resolve %s: %s", e.Key, e.Obstacle.Says())
+}
+
+// Is ErrObstacle.
+func (e *ObstacleError) Is(err error) bool { return err == ErrObstacle }
+
+// proof is what the facts of an operation say together, for a resolution.
+const proof = `
+SELECT o.id, o.state, o.fence, o.in_doubt, o.first_sent_at IS NOT NULL AND o.partner IS NOT NULL,
+       EXISTS (SELECT FROM observations r WHERE r.operation_id = o.id AND r.claim_token = $2),
+       coalesce(f.authorized, false), coalesce(f.mismatch, false), coalesce(f.found_at > f.not_found_at, f.found_at IS NOT NULL),
+       coalesce(f.not_found_at > coalesce(a.last, '-infinity'), false)
+  FROM operations o
+  LEFT JOIN LATERAL (SELECT max(at) AS last FROM attempts a WHERE a.operation_id = o.id) AS a ON true
+  LEFT JOIN LATERAL (
+    SELECT bool_or(x.verdict = 'authorized') AS authorized, bool_or(x.verdict = 'mismatch') AS mismatch,
+           max(x.at) FILTER (WHERE x.kind = 'look_up' AND x.verdict = 'not_found') AS not_found_at,
+           max(x.at) FILTER (WHERE x.kind IN ('look_up', 'webhook') AND x.verdict IN ('unknown', 'in_flight', 'key_reused')) AS found_at
+      FROM observations x WHERE x.operation_id = o.id) AS f ON true
+ WHERE o.key = $1`
+
+// proved is one row of it.
+type proved struct {
+	id                                                int64
+	state                                             State
+	fence                                             int32
+	inDoubt, sent, repeated                           bool
+	authorized, mismatch, foundSince, notFoundSinceIt bool
+}
+
+func (p *proved) targets() []any {
+	return []any{&p.id, &p.state, &p.fence, &p.inDoubt, &p.sent, &p.repeated, &p.authorized, &p.mismatch, &p.foundSince, &p.notFoundSinceIt}
+}
+
+// obstacle judges a resolution by what is on record. What the worker may send afterwards is the worker's own judgement (PROTOCOL section 5).
+func (p *proved) obstacle(r Resolution) Obstacle {
+	switch {
+	case p.state != StateParked:
+		return NotParked
+	case p.fence != r.Fence:
+		return Moved
+	case r.To == StateAuthorized && !p.sent:
+		return NeverSent
+	case r.To == StateRejected && p.authorized:
+		return SaidAuthorized
+	case r.To == StateOpen && p.mismatch:
+		return SaidMismatch
+	case r.To == StateOpen && p.authorized:
+		return SaidAuthorized
+	case r.To == StateOpen && p.inDoubt && (p.foundSince || !p.notFoundSinceIt):
+		return NotProvedAbsent
+	}
+	return NoObstacle
+}
+
+// elsewhereTimeout bounds the search for a transfer, which no index serves: it is asked for a few times a year.
+const elsewhereTimeout = time.Minute
+
+// CheckResolution says what stands in the way of a resolution, and changes nothing. Resolve asks the same again under the row's lock.
+func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
+	var p proved
+	err := l.pool.QueryRow(ctx, proof, r.Key, r.Token).Scan(p.targets()...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", r.Key, err)
+	}
+	if p.repeated {
+		return nil
+	}
+	if o := p.obstacle(r); o != NoObstacle {
+		return &ObstacleError{r.Key, o}
+	}
+	if r.To != StateAuthorized {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
+	defer cancel()
+	var elsewhere bool
+	err = l.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM operations o WHERE o.transfer_id = $2 AND o.id <> $1 AND o.partner = (SELECT partner FROM operations WHERE id = $1))`,
+		p.id, r.TransferID).Scan(&elsewhere)
+	if err != nil {
+		return fmt.Errorf("look for transfer of %s elsewhere: %w", r.Key, err)
+	}
+	if elsewhere {
+		return &ObstacleError{r.Key, TransferElsewhere}
+	}
+	return nil
+}
+
+// decide is the resolution of one parked operation that was found and locked: its observation, state, entries and event in one statement.
+// Opened again it keeps its doubt, and is due at once; the count of claims that killed their worker begins again.
+const decide = `
+WITH resolved AS (
+  UPDATE operations o
+     SET state = $2::operation_state, fence = o.fence + 1, unobserved = 0, held = false, lease_until = NULL,
+         in_doubt = o.in_doubt AND $2 = 'open',
+         code = CASE WHEN $2 = 'rejected' THEN $4 END, transfer_id = CASE WHEN $2 = 'authorized' THEN $3 END,
+         outcome_at = CASE WHEN $2 <> 'open' THEN now() END, settlement = CASE WHEN $2 = 'authorized' THEN 'pending'::settlement_state END
+   WHERE o.id = $1 AND o.state = 'parked'
+  RETURNING o.id, o.fence, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
+), observation AS (
+  INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, transfer_id, code, evidence)
+  SELECT id, $5, 0, fence, 'resolution', '', nullif($3, ''), nullif($4, ''), $6::jsonb FROM resolved
+), entry AS (
+  INSERT INTO entries (operation_id, event, amount_minor, currency, account)
+  SELECT r.id, 'authorized', side.sign * r.amount_minor, r.currency, side.account
+    FROM resolved r
+   CROSS JOIN LATERAL (VALUES (-1, 'customer:' || r.source || '/' || r.debtor_account), (1, 'transit:' || r.partner)) AS side(sign, account)
+   WHERE $2 = 'authorized'
+), event AS (
+  INSERT INTO outbox (operation_id, fence, type, code)
+  SELECT id, fence, $2::outbox_type, nullif($4, '') FROM resolved WHERE $2 <> 'open'
+), ended AS (
+  DELETE FROM due d USING resolved r WHERE d.operation_id = r.id AND $2 <> 'open'
+)
+UPDATE due d SET due_at = now(), parked = false FROM resolved r WHERE d.operation_id = r.id AND $2 = 'open'`
+
+// Resolve carries out a person's decision on a parked operation: observation, state, entries and event in one transaction. It says whether it
+// changed anything: the same decision a second time does not. ErrObstacle: it may not be done.
+func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err error) {
+	if r.Fence == 0 || r.Token == uuid.Nil || r.By == "" || r.Reason == "" {
+		panic("a resolution says who, why, and what was seen")
+	}
+	evidence, err := json.Marshal(map[string]string{"decision": string(r.To), "by": r.By, "reason": r.Reason, "evidence": r.Evidence,
+		"proposal": r.Proposal.String()}, json.Deterministic(true))
+	if err != nil {
+		return false, fmt.Errorf("render the decision: %w", err)
+	}
+	results, err := onceMore(ctx, []uuid.UUID{r.Key}, func(ctx context.Context, _ []uuid.UUID) ([]bool, error) {
+		ctx, cancel := l.bound(ctx)
+		defer cancel()
+		changed := false
+		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {
+			if _, err = tx.Exec(ctx, setLimits, l.limits...); err != nil {
+				return err
+			}
+			changed, err = resolveIn(ctx, tx, r, evidence)
+			return err
+		})
+		return []bool{changed}, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("resolve %s: %w", r.Key, err)
+	}
+	return results[0], nil
+}
+
+func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (bool, error) {
+	if _, err := tx.Exec(ctx, `SELECT FROM operations WHERE key = $1 FOR UPDATE`, r.Key); err != nil {
+		return false, err
+	}
+	var p proved // read after the lock was got, so that nothing it rests on is older
+	err := tx.QueryRow(ctx, proof, r.Key, r.Token).Scan(p.targets()...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, ErrNotFound
+	case err != nil:
+		return false, err
+	case p.repeated:
+		return false, nil
+	}
+	if o := p.obstacle(r); o != NoObstacle {
+		return false, &ObstacleError{r.Key, o}
+	}
+	_, err = tx.Exec(ctx, decide, p.id, string(r.To), r.TransferID, r.Code, r.Token, string(evidence))
+	return err == nil, err
+}
+
+// AskNow makes the look-up of a parked operation, or the next step of an open one, due at once, so that a worker asks the partner with its own
+// credentials. It says when the operation was last observed; zero = never.
+func (l *Ledger) AskNow(ctx context.Context, key uuid.UUID) (last time.Time, err error) {
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
+	var state State
+	err = l.pool.QueryRow(ctx, `
+WITH found AS (
+  SELECT o.id, o.state, (SELECT max(at) FROM observations x WHERE x.operation_id = o.id) AS last FROM operations o WHERE o.key = $1
+), asked AS (
+  UPDATE due d SET due_at = now() FROM found f WHERE d.operation_id = f.id AND f.state IN ('open', 'parked') AND d.due_at > now()
+)
+SELECT state, last FROM found`, key).Scan(&state, timeOrZero{&last})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return last, fmt.Errorf("ask for %s: %w", key, err)
+	}
+	return last, nil
+}
