@@ -30,6 +30,7 @@ type tokens struct {
 type bounded struct {
 	r    *bufio.Reader
 	left int
+	err  error // of the reader itself; none of XML
 }
 
 func (b *bounded) Read([]byte) (int, error) { panic("file: the XML decoder reads bytes") }
@@ -38,7 +39,11 @@ func (b *bounded) ReadByte() (byte, error) {
 	if b.left--; b.left < 0 {
 		return 0, errTokenTooLong
 	}
-	return b.r.ReadByte()
+	c, err := b.r.ReadByte()
+	if err != nil {
+		b.err = err
+	}
+	return c, err
 }
 
 func newTokens(r io.Reader) *tokens {
@@ -93,6 +98,8 @@ func (t *tokens) next() (xml.Token, error) {
 func (t *tokens) fault(err error) error {
 	var syntax *xml.SyntaxError
 	switch {
+	case t.in.err != nil && !errors.Is(t.in.err, io.EOF):
+		return t.in.err
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case errors.Is(err, errTokenTooLong):
@@ -108,10 +115,8 @@ func (t *tokens) fault(err error) error {
 		if syntax.Msg == "invalid UTF-8" {
 			return t.end("invalid_utf8", "is no UTF-8", "write the file in UTF-8; Latin-1 is not taken")
 		}
-		return t.end("xml_syntax", "is not well-formed XML here", "the program that wrote the file has a fault; do not mend it by hand")
-	default:
-		return err
 	}
+	return t.end("xml_syntax", "is not well-formed XML here", "the program that wrote the file has a fault; do not mend it by hand")
 }
 
 func (t *tokens) end(code, message, hint string) *Fault {
