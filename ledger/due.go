@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -54,7 +55,22 @@ SELECT c.id, c.key, c.fence, c.unobserved, c.before, c.source, c.route, coalesce
 // ClaimDue claims up to limit due operations of one partner for the sweep and returns what the next step depends on. No attempt is
 // committed yet: CommitAttempts does that before anything is sent.
 func (l *Ledger) ClaimDue(ctx context.Context, partner string, limit int) ([]Work, error) {
-	token := newToken()
+	l.handBackUnanswered(ctx, partner)
+	token, began := newToken(), time.Now()
+	work, err := l.claimDueOnce(ctx, partner, limit, token)
+	if err == nil {
+		return work, nil
+	}
+	if len(work) > 0 || mayStand(err) {
+		l.unanswered.add(unansweredClaim{partner: partner, token: token, began: began, lost: time.Now()})
+		l.handBackUnanswered(ctx, partner)
+	}
+	return nil, err
+}
+
+// claimDueOnce returns what it has claimed also where the rest of it could not be read.
+
+func (l *Ledger) claimDueOnce(ctx context.Context, partner string, limit int, token uuid.UUID) ([]Work, error) {
 	var work []Work
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 		b.Queue(claimDue, partner, limit, token, l.opt.Lease.Milliseconds()).Query(func(rows pgx.Rows) (err error) {
@@ -69,7 +85,7 @@ func (l *Ledger) ClaimDue(ctx context.Context, partner string, limit int) ([]Wor
 		return nil, l.checkAtHome(ctx) // the guard lets nothing through elsewhere, which must not look like an empty sweep
 	}
 	if err := l.remember(ctx, work); err != nil {
-		return nil, fmt.Errorf("read %d claimed operations of %s: %w", len(work), partner, err)
+		return work, fmt.Errorf("read %d claimed operations of %s: %w", len(work), partner, err)
 	}
 	return work, nil
 }

@@ -61,6 +61,8 @@ type Ledger struct {
 	opt    Options
 	holder uuid.UUID // who we are among relays
 	limits []any     // parameters of setLimits
+
+	unanswered unanswered
 }
 
 // Open connects lazily: it fails on a URL that does not parse, not on a server that is away. Check says whether claims can be made.
