@@ -1,0 +1,350 @@
+package dead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/time/rate"
+
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// finishTimeout is how long a chunk that was begun is worked on after its caller has gone.
+const finishTimeout = 30 * time.Second
+
+// Tally is what a replay came to, in letters.
+type Tally struct {
+	Published int64 // now, and confirmed
+	Before    int64 // published by an earlier run of the plan
+	Duplicate int64 // of Published: the broker had the very message already, from a run that was killed
+	Failed    int64 // the broker did not take it; a next run tries again
+	Changed   int64 // skipped: it stands in another way now than when this run began
+	Left      int64 // not begun
+}
+
+// Replay is the act of publishing what is replayable in a plan. Tally is set while it runs.
+type Replay struct {
+	Tally Tally
+
+	d    *Desk
+	plan *Plan
+	rate int
+	done bool // before this run
+}
+
+// Replay is the act upon a plan, at most perSecond letters per second; 0 = as fast as they are confirmed.
+func (d *Desk) Replay(ctx context.Context, p *Plan, perSecond int) (*Replay, error) {
+	r := &Replay{d: d, plan: p, rate: perSecond}
+	_, err := r.count(ctx)
+	r.done = r.Tally.Before == p.sum(ClassReplayable).Count
+	return r, err
+}
+
+// Name is replay.
+func (*Replay) Name() string { return "replay" }
+
+// Role is the operator's.
+func (*Replay) Role() operate.Role { return operate.RoleOperator }
+
+// Target is the plan.
+func (r *Replay) Target() string { return r.plan.ID.String() }
+
+// Content is the plan, to the byte.
+func (r *Replay) Content() ([]byte, error) { return r.plan.contentOf(r.plan.weightOf(ClassReplayable)) }
+
+// Weight is what would be published; nothing, when all of it was.
+func (r *Replay) Weight() operate.Weight {
+	if r.done {
+		return operate.Weight{}
+	}
+	return r.plan.weightOf(ClassReplayable)
+}
+
+// Check refuses a plan that has changed, or that nobody has begun in its time.
+func (r *Replay) Check(ctx context.Context, _ operate.Operator) error {
+	begun, err := r.count(ctx)
+	if err != nil || r.Tally.Left == 0 {
+		return err // all was begun: what is unconfirmed is finished, whatever else has changed
+	}
+	if !begun && !time.Now().Before(r.plan.ExpiresAt) {
+		return operate.Refuse("plan_expired", "plan %s could be begun until %s: make a new one", r.plan.ID, r.plan.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return r.d.fresh(ctx, r.plan)
+}
+
+// count tells what earlier runs have done.
+func (r *Replay) count(ctx context.Context) (begun bool, err error) {
+	var decided int64
+	err = r.d.db.QueryRow(ctx, `SELECT count(*), count(p.id) FROM dead_letter_acts a
+		LEFT JOIN dead_letter_acts p ON p.stream_at = a.stream_at AND p.sequence = a.sequence AND p.act = 'published'
+		WHERE a.plan = $1 AND a.act = 'replay'`, r.plan.draft).Scan(&decided, &r.Tally.Before)
+	if err != nil {
+		return false, fmt.Errorf("read what was done of plan %s: %w", r.plan.ID, err)
+	}
+	r.Tally.Left = r.plan.sum(ClassReplayable).Count - decided
+	return decided > 0, nil
+}
+
+// Run publishes, chunk by chunk: decide and commit, publish, commit what came of it. It begins with what an earlier run has decided and
+// not recorded. When ctx ends, the chunk that was begun is finished.
+func (r *Replay) Run(ctx context.Context, by operate.Operator) (string, error) {
+	ctx, lease, err := r.d.hold(ctx, r.plan)
+	if err != nil {
+		return "", err
+	}
+	defer lease.release(ctx)
+	if _, err := r.count(ctx); err != nil {
+		return "", err
+	}
+	if err = r.finish(ctx, by); err == nil {
+		err = r.publishRest(ctx, by)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case r.Tally.Failed+r.Tally.Changed > 0:
+		return operate.OutcomePartial, nil
+	case r.Tally.Published == 0:
+		return operate.OutcomeNoEffect, nil
+	}
+	return operate.OutcomeDone, nil
+}
+
+// replaying is one letter whose replay is decided.
+type replaying struct {
+	sequence uint64
+	n        int
+}
+
+const unconfirmed = `
+SELECT a.sequence, a.replay_n FROM dead_letter_acts a
+ WHERE a.plan = $1 AND a.act = 'replay' AND a.sequence > $2
+   AND NOT EXISTS (SELECT FROM dead_letter_acts p WHERE p.stream_at = a.stream_at AND p.sequence = a.sequence AND p.act = 'published')
+ ORDER BY a.sequence LIMIT $3`
+
+// finish publishes again, under the same ids, what was decided and is not on record as published.
+func (r *Replay) finish(ctx context.Context, by operate.Operator) error {
+	for after := uint64(0); ; {
+		rows, err := r.d.db.Query(ctx, unconfirmed, r.plan.draft, after, r.d.opt.Chunk)
+		if err != nil {
+			return fmt.Errorf("read what plan %s has begun: %w", r.plan.ID, err)
+		}
+		chunk, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (replaying, error) {
+			var one replaying
+			return one, row.Scan(&one.sequence, &one.n)
+		})
+		if err != nil {
+			return fmt.Errorf("read what plan %s has begun: %w", r.plan.ID, err)
+		}
+		if len(chunk) == 0 {
+			return nil
+		}
+		after = chunk[len(chunk)-1].sequence
+		letters, err := r.read(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		if err := r.publish(ctx, by, chunk, letters); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Replay) publishRest(ctx context.Context, by operate.Operator) error {
+	limiter := rate.NewLimiter(rate.Inf, 0)
+	size := r.d.opt.Chunk
+	if r.rate > 0 {
+		size = min(size, max(1, r.rate/4))
+		limiter = rate.NewLimiter(rate.Limit(r.rate), size)
+	}
+	for after := uint64(0); ; {
+		page, err := r.plan.undecided(ctx, r.d.db, after, size)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1]
+		if err := limiter.WaitN(ctx, len(page)); err != nil {
+			return err
+		}
+		chunk := make([]replaying, len(page))
+		for i := range page {
+			chunk[i].sequence = page[i]
+		}
+		letters, err := r.read(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		chunk, err = r.decide(ctx, by, chunk)
+		if err != nil {
+			return err
+		}
+		r.Tally.Left -= int64(len(page))
+		r.Tally.Changed += int64(len(page) - len(chunk))
+		if err := r.publish(ctx, by, chunk, letters); err != nil {
+			return err
+		}
+	}
+}
+
+// undecided reads the sequences of a page of replayable letters that nothing was decided about.
+func (p *Plan) undecided(ctx context.Context, from reader, after uint64, most int) ([]uint64, error) {
+	rows, err := from.Query(ctx, `SELECT g.sequence FROM dead_plan_letters g
+		WHERE g.draft = $1 AND g.class = 'replayable' AND g.sequence > $2 AND NOT EXISTS (SELECT FROM dead_letter_acts a
+		 WHERE a.stream_at = $3 AND a.sequence = g.sequence AND a.act IN ('replay', 'discard', 'correct'))
+		ORDER BY g.sequence LIMIT $4`, p.draft, after, p.Stream, most)
+	if err != nil {
+		return nil, fmt.Errorf("read the letters of a plan: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, pgx.RowTo[uint64])
+	if err != nil {
+		return nil, fmt.Errorf("read the letters of a plan: %w", err)
+	}
+	return page, nil
+}
+
+// read reads the letters of a chunk, and refuses one that is gone.
+func (r *Replay) read(ctx context.Context, chunk []replaying) (map[uint64]queue.DeadLetter, error) {
+	sequences := make([]uint64, len(chunk))
+	for i := range chunk {
+		sequences[i] = chunk[i].sequence
+	}
+	letters, err := r.d.letters.Read(ctx, sequences)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[uint64]queue.DeadLetter, len(letters))
+	for i, l := range letters {
+		if l.Sequence != sequences[i] {
+			return nil, operate.Refuse("plan_changed", "dead letter %d of plan %s is gone from the stream", sequences[i], r.plan.ID)
+		}
+		found[l.Sequence] = l
+	}
+	return found, nil
+}
+
+// decideReplays decides what is as replayable as the plan says, of the bytes that the plan names. The number counts the replays of the key, whatever
+// letter they came from.
+const decideReplays = `
+INSERT INTO dead_letter_acts (stream_at, sequence, act, by, plan, key, replay_n)
+SELECT l.stream_at, l.sequence, 'replay', $3, $2, l.key, greatest(l.replays, coalesce(s.replays, 0)) + 1
+  FROM dead_plan_letters g JOIN dead_letters l ON l.stream_at = $1 AND l.sequence = g.sequence AND l.sha256 = g.sha256` + classified + `
+ WHERE g.draft = $2 AND g.sequence = ANY ($4::int8[]) AND `
+
+func (r *Replay) decide(ctx context.Context, by operate.Operator, chunk []replaying) (decided []replaying, err error) {
+	sequences := make([]uint64, len(chunk))
+	for i := range chunk {
+		sequences[i] = chunk[i].sequence
+	}
+	err = r.d.inTx(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, decideReplays+classOf("$5")+` = 'replayable' ORDER BY l.sequence ON CONFLICT DO NOTHING RETURNING sequence, replay_n`,
+			r.plan.Stream, r.plan.draft, by.Name, sequences, r.d.opt.Routes)
+		if err != nil {
+			return err
+		}
+		decided, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (replaying, error) {
+			var one replaying
+			return one, row.Scan(&one.sequence, &one.n)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decide the replay of %d letters: %w", len(chunk), err)
+	}
+	return decided, nil
+}
+
+// publish publishes a chunk that is decided and records what came of each letter, also when ctx ends meanwhile.
+func (r *Replay) publish(ctx context.Context, by operate.Operator, chunk []replaying, letters map[uint64]queue.DeadLetter) error {
+	if len(chunk) == 0 {
+		return nil
+	}
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	messages := make([]queue.Message, len(chunk))
+	for i := range chunk {
+		letter := letters[chunk[i].sequence]
+		e := entryOf(letter)
+		m := queue.Message{Source: letter.Source, Route: letter.Route, Key: e.Key, Payload: letter.Payload, TraceParent: letter.TraceParent()}
+		messages[i] = m.AsReplay(chunk[i].n)
+	}
+	results := r.d.publish.PublishMany(finish, messages)
+	found := outcomes{}
+	for i, result := range results {
+		if err := r.judge(finish, &found, chunk[i].sequence, messages[i], result); err != nil {
+			return err
+		}
+	}
+	if err := found.record(finish, r.d, r.plan, by); err != nil {
+		return err
+	}
+	r.d.opt.Progress("replay", r.Tally.Before+r.Tally.Published, r.plan.sum(ClassReplayable).Count)
+	return ctx.Err()
+}
+
+// judge turns one result into what is recorded. A duplicate is ours only if the stream holds what we wanted to publish: somebody else may
+// have used the id.
+func (r *Replay) judge(ctx context.Context, found *outcomes, sequence uint64, m queue.Message, result queue.Result) error {
+	code := ""
+	switch {
+	case errors.Is(result.Err, queue.ErrRefused), errors.Is(result.Err, queue.ErrTooLarge):
+		code = "refused"
+	case result.Err != nil:
+		code = "unconfirmed"
+	case result.Duplicate:
+		held, err := r.d.publish.Holds(ctx, result.Sequence, m)
+		if err != nil {
+			return err
+		}
+		if !held {
+			code = "id_taken"
+		}
+	}
+	if code != "" {
+		r.Tally.Failed++
+	} else {
+		r.Tally.Published++
+		if result.Duplicate {
+			r.Tally.Duplicate++
+		}
+	}
+	found.add(sequence, result, code)
+	return nil
+}
+
+// outcomes are what came of a chunk, as columns.
+type outcomes struct {
+	sequence, job []int64
+	duplicate     []bool
+	code          []string
+}
+
+func (o *outcomes) add(sequence uint64, result queue.Result, code string) {
+	o.sequence = append(o.sequence, int64(sequence)) //nolint:gosec // a sequence
+	o.job = append(o.job, int64(result.Sequence))    //nolint:gosec // a sequence
+	o.duplicate = append(o.duplicate, result.Duplicate)
+	o.code = append(o.code, code)
+}
+
+func (o *outcomes) record(ctx context.Context, d *Desk, p *Plan, by operate.Operator) error {
+	err := d.inTx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+INSERT INTO dead_letter_acts (stream_at, sequence, act, by, plan, job_sequence, duplicate, reason)
+SELECT $1, w.sequence, CASE w.code WHEN '' THEN 'published' ELSE 'failed' END, $2, $3, CASE w.code WHEN '' THEN w.job END,
+       CASE w.code WHEN '' THEN w.duplicate END, w.code
+  FROM unnest($4::int8[], $5::int8[], $6::bool[], $7::text[]) AS w(sequence, job, duplicate, code)
+ON CONFLICT (stream_at, sequence) WHERE act = 'published' DO NOTHING`, p.Stream, by.Name, orNil(p.draft, uuid.Nil), o.sequence, o.job, o.duplicate, o.code)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record what came of %d letters: %w", len(o.sequence), err)
+	}
+	return nil
+}
