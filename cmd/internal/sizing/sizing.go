@@ -43,8 +43,8 @@ const (
 	keptBytes      = 1500.0 // per operation, tables and indexes, without its payload
 	payloadOverRow = 90.0   // bytes of a payload's row and index beside its body
 
-	jobOverhead  = 170.0 // bytes that the broker stores beside a job: subject, headers, its own record
-	eventBytes   = 480.0 // one event of one operation, as stored
+	jobOverhead  = 150.0 // bytes that the broker stores beside a job: subject, headers, its own record
+	eventBytes   = 416.0 // one event of one operation, as stored
 	redoDays     = 7     // that acknowledged jobs stay in the stream
 	memoryAtRest = 96.0  // MiB of one worker
 	slotKiB      = 48.0  // of memory per slot

@@ -124,7 +124,7 @@ func TestLines_WarnWhereTheSettingsContradict(t *testing.T) {
 		"partner northbank rate_limit":    "waits in the queue",
 		"worker in_flight":                "raise worker.in_flight",
 		"worker open files (ulimit -n)":   "LimitNOFILE",
-		"broker jobs stream":              "it is full after 1h24m0s", // 8 GiB / (3000 x 570 B) = 5,023 s
+		"broker jobs stream":              "it is full after 1h27m0s", // 8 GiB / (3000 x 550 B) = 5,206 s
 	} {
 		if line := found[name]; line.Result != "warn" || !strings.Contains(line.Advice, advice) {
 			t.Errorf("%s: %+v, want a warning with %q", name, line, advice)
@@ -147,7 +147,7 @@ func TestLines_OKWhereTheSettingsFit(t *testing.T) {
 			t.Errorf("%s does not say why, or what: %+v", name, line)
 		}
 	}
-	if line := found["broker jobs stream"]; line.Needed != "17.2 GB" || line.Configured != "20.0 GB" { // 500 x 0.1 x 86400 x 7 x 570 B
+	if line := found["broker jobs stream"]; line.Needed != "16.6 GB" || line.Configured != "20.0 GB" { // 500 x 0.1 x 86400 x 7 x 550 B
 		t.Errorf("jobs stream: %+v", line)
 	}
 }
