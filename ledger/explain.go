@@ -197,8 +197,9 @@ type Gauges struct {
 	OldestUnfinished time.Duration // zero = nothing unfinished
 	Unfinished       map[State]int64
 	InDoubt          int64
-	InDoubtMinor     map[string]int64     // by currency, minor units; stops at the largest number there is
-	OldestInDoubt    map[string]time.Time // by partner: least first-sent time, for the key window
+	InDoubtMinor     map[string]int64            // by currency, minor units; stops at the largest number there is
+	InDoubtAt        map[string]map[string]int64 // by partner and currency
+	OldestInDoubt    map[string]time.Time        // by partner: least first-sent time, for the key window
 	OutboxLag        time.Duration
 	OutboxPending    int64
 	Strays           int64
@@ -210,7 +211,7 @@ type Gauges struct {
 func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
-	g := Gauges{Unfinished: map[State]int64{}, InDoubtMinor: map[string]int64{}, OldestInDoubt: map[string]time.Time{}}
+	g := Gauges{Unfinished: map[State]int64{}, InDoubtMinor: map[string]int64{}, InDoubtAt: map[string]map[string]int64{}, OldestInDoubt: map[string]time.Time{}}
 	err := pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var oldest, lag int64
 		err := tx.QueryRow(ctx, `
@@ -259,6 +260,10 @@ func (g *Gauges) add(rows pgx.Rows) error {
 		return nil
 	}
 	g.InDoubtMinor[currency] += min(minor, math.MaxInt64-g.InDoubtMinor[currency])
+	if g.InDoubtAt[partner] == nil {
+		g.InDoubtAt[partner] = map[string]int64{}
+	}
+	g.InDoubtAt[partner][currency] += min(minor, math.MaxInt64-g.InDoubtAt[partner][currency])
 	if known := g.OldestInDoubt[partner]; known.IsZero() || first.Before(known) {
 		g.OldestInDoubt[partner] = first
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,9 @@ const (
 func DoubtReasons() []string {
 	return []string{PausedMismatch, PausedContradicted, PausedViolation, PausedDoubtLimit}
 }
+
+// ForDoubt reports that a worker has set the pause because money is in doubt.
+func (p Pause) ForDoubt() bool { return p.By == ByWorker && slices.Contains(DoubtReasons(), p.Reason) }
 
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
 // keeps the first reason; a further one is logged, so that whoever resumes sees it.

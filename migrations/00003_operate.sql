@@ -79,6 +79,15 @@ CREATE TABLE executions (
     digest      bytea NOT NULL
 );
 
+-- What a worker has closed by itself, because calls came to nothing: no pause, and no person is needed. Told so that people see it.
+CREATE TABLE closures (
+    partner text COLLATE "C" NOT NULL,
+    holder  uuid NOT NULL,
+    since   timestamptz NOT NULL DEFAULT now(),
+    until   timestamptz NOT NULL,
+    PRIMARY KEY (partner, holder)
+);
+
 -- Whose token it is; no row when it is nobody's.
 -- +goose StatementBegin
 CREATE FUNCTION operator_of(proof bytea) RETURNS TABLE (name text, roles text[])

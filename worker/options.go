@@ -30,6 +30,8 @@ type Partner struct {
 	Bank    Bank
 	Gate    Gate
 	LookUps []time.Duration // spacing of the look-ups while in doubt; default 5s, 30s, 2m, 10m, 1h
+	// DoubtLimits are the largest sums in doubt, by currency in minor units; above one the partner is paused. Default none.
+	DoubtLimits map[string]int64
 }
 
 // Options of a Worker. Zero fields take their defaults; routes and sources have none.

@@ -200,6 +200,7 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 	result, err := w.resends.Do(w.life, ledger.Resend{Claim: op.claim, Intention: want})
 	if err = errors.Join(err, result.Err); err != nil {
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Msg("attempt not committed")
+		w.judgeRefusal(op, err)
 		w.observe(op, ledger.Fact{Kind: ledger.FactVerdict, Verdict: saysNotExecuted, Code: "not_started"})
 		w.next(op)
 		return Step{Kind: WaitUntil, At: op.dbNow().Add(op.partner.schedule.retry(len(op.attempts))), Code: "not_started"}, true
@@ -320,11 +321,11 @@ func (w *Worker) alarm(op *operation, said bankclient.Result) {
 		w.metrics.violations.Inc()
 		w.log.Error().Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Str("partner", op.partner.id).
 			Msg("partner's answer disagrees with what was sent")
-		w.pause(op.partner, "mismatch")
+		w.pause(op.partner, ledger.PausedMismatch)
 	case said.Cause == bankclient.CauseOurFunds:
-		w.pause(op.partner, "our_funds")
+		w.pause(op.partner, ledger.PausedOurFunds)
 	case said.Cause == bankclient.CauseOurLimits:
-		w.pause(op.partner, "our_limits")
+		w.pause(op.partner, ledger.PausedOurLimits)
 	}
 }
 
@@ -339,6 +340,9 @@ func (w *Worker) record(op *operation, record ledger.Record) bool {
 			return result.Answer != ledger.Stray // lost with a failover: the job must come again
 		}
 		w.log.Warn().Err(err).Stringer("key", op.claim.Key).Int32("fence", op.claim.Fence).Msg("outcome not recorded")
+		if n == 0 {
+			w.judgeRefusal(op, err)
+		}
 		if op.leaseLeft(w.clock()) < -w.opts.Lease || !w.wait(w.life, w.later(n)) {
 			return false
 		}

@@ -122,14 +122,6 @@ func (w *Worker) readGauges(ctx context.Context) {
 			continue
 		}
 		w.metrics.gauge(gauges, w.partners)
+		w.watchDoubt(gauges)
 	}
-}
-
-// pause stops new starts at a partner until a person resumes it.
-func (w *Worker) pause(p *partner, reason string) {
-	if err := w.ledger.Pause(w.life, ledger.ScopePartner, p.id, reason, "worker"); err != nil {
-		w.log.Error().Err(err).Str("partner", p.id).Str("reason", reason).Msg("partner not paused")
-		return
-	}
-	w.log.Error().Str("partner", p.id).Str("reason", reason).Msg("partner paused until a person resumes it")
 }

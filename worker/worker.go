@@ -97,6 +97,9 @@ type partner struct {
 	timeout  time.Duration
 	profile  bankclient.Profile
 	schedule schedule
+
+	doubtLimits map[string]int64 // by currency, minor units
+	tripped     map[string]bool  // by currency: above its limit; of the one goroutine that reads the gauges
 }
 
 // New checks options and partners against each other, tells everything that is wrong at once, and returns a worker that
@@ -131,7 +134,7 @@ func New(l Ledger, partners []Partner, opts Options) (*Worker, error) {
 			lookUps = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 		}
 		w.partners[p.Bank.ID()] = &partner{id: p.Bank.ID(), bank: p.Bank, gate: p.Gate, timeout: p.Bank.Timeout(),
-			profile: p.Bank.Profile(), schedule: newSchedule(opts, lookUps)}
+			profile: p.Bank.Profile(), schedule: newSchedule(opts, lookUps), doubtLimits: p.DoubtLimits, tripped: map[string]bool{}}
 	}
 	if w.metrics, err = newMetrics(opts.Registerer, w.partners); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

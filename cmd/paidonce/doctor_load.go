@@ -40,6 +40,7 @@ func (d *doctor) unfinished(ctx context.Context) {
 		Area: "ledger", Check: "oldest unfinished", Wanted: "at most " + d.oldest.String(), Found: oldest.Round(time.Second).String(),
 		Advice: "look with `paidonce ops list --state open,claimed`: a paused or dead partner, or no worker",
 	})
+	d.desk(ctx, l)
 }
 
 // sizeWords explains the words of --size.

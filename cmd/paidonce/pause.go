@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,12 +23,13 @@ type pauseRow struct {
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 	At     string `json:"at"`
+	Ends   string `json:"ends"` // by whom
 }
 
 func (s *session) printPauses(rows ...pauseRow) error {
 	return cli.List(s.printer(), cli.Table[pauseRow]{
-		Columns: []string{"scope", "name", "reason", "by", "at"},
-		Cells:   func(r pauseRow) []string { return []string{r.Scope, r.Name, r.Reason, r.By, r.At} },
+		Columns: []string{"scope", "name", "reason", "by", "at", "ends"},
+		Cells:   func(r pauseRow) []string { return []string{r.Scope, r.Name, r.Reason, r.By, r.At, r.Ends} },
 		Rows:    rows,
 	})
 }
@@ -37,7 +40,9 @@ func (s *session) pause() *cobra.Command {
 		Use:   "pause [all | partner NAME | route NAME | source NAME]",
 		Short: "Stop starting operations at once, everywhere; without arguments: list what is paused",
 		Long: "Stops claims within a scope, in every worker at once. Calls in flight end and are recorded; look-ups go on. What is paused\n" +
-			"stays paused until it is resumed.",
+			"stays paused until it is resumed. Workers pause by themselves: a partner whose answer disagrees with what was sent, that contradicts an\n" +
+			"outcome, where our own funds or limits are used up, or where more money is in doubt than partners.<name>.doubt_limits allows; everything,\n" +
+			"when the ledger refuses what breaks an invariant. An open breaker is listed too: it is no pause, and ends by itself.",
 		Example: "  paidonce pause\n  paidonce pause partner northbank --reason 'maintenance until 14:00'\n  paidonce pause all --reason 'incident 812'",
 		Args:    pauseArgs(true),
 		RunE: s.do(func(ctx context.Context, args []string) error {
@@ -87,7 +92,25 @@ func (s *session) listPauses(ctx context.Context, l *ledger.Ledger) error {
 	}
 	var rows []pauseRow
 	for _, p := range pauses {
-		rows = append(rows, pauseRow{Scope: string(p.Scope), Name: p.Name, Reason: p.Reason, By: p.By, At: cli.Time(p.At)})
+		doubts, err := l.PausedForDoubt(ctx, p.Scope, p.Name)
+		if err != nil {
+			return err
+		}
+		row := pauseRow{Scope: string(p.Scope), Name: p.Name, Reason: p.Reason, By: p.By, At: cli.Time(p.At), Ends: "an operator resumes it"}
+		if doubts = slices.DeleteFunc(doubts, func(reason string) bool { return reason == p.Reason }); len(doubts) > 0 {
+			row.Reason += "; since then also: " + strings.Join(doubts, ", ")
+		}
+		if len(doubts) > 0 || p.ForDoubt() {
+			row.Ends = "an approver resumes it: money is in doubt"
+		}
+		rows = append(rows, row)
+	}
+	closures, err := l.Closures(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range closures {
+		rows = append(rows, pauseRow{Scope: string(ledger.ScopePartner), Name: c.Partner, Reason: "breaker open", By: ledger.ByWorker, At: cli.Time(c.Since), Ends: closureWords(c)})
 	}
 	return s.printPauses(rows...)
 }

@@ -148,6 +148,11 @@ func (p *parts) partners() []worker.Partner {
 	partners := make([]worker.Partner, len(p.banks))
 	for i, b := range p.banks {
 		partners[i] = worker.Partner{Bank: apply[worker.Bank](p.around.Bank, b.Partner), Gate: b.Gate(), LookUps: b.Settings.LookUps}
+		limits, err := config.Amounts(b.Settings.DoubtLimits)
+		if err != nil {
+			panic("the settings were checked: doubt_limits are amounts")
+		}
+		partners[i].DoubtLimits = limits
 	}
 	return partners
 }
@@ -185,7 +190,8 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run}, part{"watch of what waits", waiting.Run})
+	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run}, part{"watch of what waits", waiting.Run},
+		part{"report of open breakers", p.reportClosed})
 	p.outlasting = []part{{"event relay", relay.Run}}
 	if p.operate != nil {
 		janitor, err := queue.NewJanitor(p.operate, queue.JanitorOptions{Log: p.log})
@@ -207,6 +213,35 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	p.log.Info().Str("address", health.Addr()).Msg("health listens")
 	p.outlasting = append(p.outlasting, part{"health", health.Run})
 	return nil
+}
+
+// Closures are told this often, and hold for three times as long.
+const closuresEvery = 5 * time.Second
+
+// reportClosed tells people which partners this process starts nothing at, because too many calls in a row came to nothing.
+func (p *parts) reportClosed(ctx context.Context) error {
+	tick := time.NewTicker(closuresEvery)
+	defer tick.Stop()
+	for told := 0; ; {
+		closed := []string{}
+		for _, b := range p.banks {
+			if b.Gate().Open() {
+				closed = append(closed, b.ID())
+			}
+		}
+		if len(closed)+told > 0 { // in a good life nothing is written
+			if err := p.ledger.ReportClosed(ctx, closed, 3*closuresEvery); err != nil && ctx.Err() == nil {
+				p.log.Debug().Err(err).Msg("open breakers not reported")
+			} else {
+				told = len(closed)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 func (p *parts) consumer(c *config.Config, w *worker.Worker, dead *queue.DeadLetters, ready *Ready, route string) (*queue.Consumer, error) {
