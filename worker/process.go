@@ -62,7 +62,7 @@ func (w *Worker) refuse(ctx context.Context, op *operation, d Delivery, fault *j
 	if op.partner != nil {
 		wish.Intention.Partner = op.partner.id
 	}
-	answer, err := w.ask(ctx, wish)
+	answer, err := w.ask(ctx, &op.job, wish)
 	switch {
 	case err != nil || answer.Answer != ledger.NotOnRecord:
 		w.settle(op, d, answer, err)
@@ -131,7 +131,7 @@ func (w *Worker) resume(p *partner, work *ledger.Work, claimedAt time.Duration) 
 func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, payload []byte) (ledger.ClaimAnswer, error) {
 	w.prepare(op)
 	claimedAt := w.clock()
-	answer, err := w.ask(ctx, wish(op, origin, payload))
+	answer, err := w.ask(ctx, &op.job, wish(op, origin, payload))
 	if err != nil || answer.Answer != ledger.Claimed {
 		return answer, err
 	}
@@ -144,9 +144,16 @@ func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, pa
 	return answer, nil
 }
 
-// ask puts a wish to the ledger.
-func (w *Worker) ask(ctx context.Context, wish ledger.Wish) (ledger.ClaimAnswer, error) {
+// ask puts a wish to the ledger. Where the operation is on record under another version of the fingerprint, it is compared under that one, if
+// this program knows it.
+func (w *Worker) ask(ctx context.Context, order *job.Job, wish ledger.Wish) (ledger.ClaimAnswer, error) {
 	answer, err := w.claims.Do(ctx, wish)
+	if err == nil && answer.Answer == ledger.OtherVersion {
+		if stored, known := order.FingerprintAs(answer.Version); known {
+			wish.Fingerprint = stored
+			answer, err = w.claims.Do(ctx, wish)
+		}
+	}
 	return answer, errors.Join(err, answer.Err)
 }
 

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -73,4 +74,35 @@ func TestSubmit_RefusedWhilePostgresIsAway(t *testing.T) {
 	g := c.newGate(l, nothingAllowed)
 	l.Close()
 	g.post(newKey(), body).want(t, http.StatusServiceUnavailable, "try_again", false)
+}
+
+// newerIntake is what a later program will put: every order under a newer version of the fingerprint first. What is put a second time goes
+// through as it is.
+type newerIntake struct {
+	gateway.Intake
+	puts int
+}
+
+// Do implements gateway.Intake.
+func (n *newerIntake) Do(ctx context.Context, o ledger.Order) (ledger.Acceptance, error) {
+	if n.puts++; n.puts%2 == 1 {
+		o.Fingerprint = ledger.Fingerprint{Version: 2, Sum: [32]byte{1}}
+	}
+	return n.Intake.Do(ctx, o)
+}
+
+// TestSubmit_OlderFingerprintIsComparedUnderItsOwnVersion: what an older program has recorded is known to a newer one.
+func TestSubmit_OlderFingerprintIsComparedUnderItsOwnVersion(t *testing.T) {
+	c := newCity(t)
+	key, ahead := newKey(), newKey()
+	c.newGate(c.open(ledger.Options{}), nil).post(key, body).want(t, http.StatusAccepted, "", false)
+	c.around = func(in gateway.Intake) gateway.Intake { return &newerIntake{Intake: in} }
+	g := c.newGate(c.open(ledger.Options{}), nil)
+	g.post(key, body).want(t, http.StatusAccepted, "", true)
+	g.post(key, with("49.00", "49.01")).want(t, http.StatusUnprocessableEntity, "key_reused", false)
+	if _, err := c.conn.Exec(t.Context(), `INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state)
+		VALUES ($1, 4900, 9, decode(repeat('00', 32), 'hex'), 'GBP', 'wallet', 'gbp-fps', 'cust', 'open')`, ahead); err != nil {
+		t.Fatal(err)
+	}
+	g.post(ahead, body).want(t, http.StatusServiceUnavailable, "newer_version", false)
 }

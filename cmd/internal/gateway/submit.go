@@ -31,7 +31,7 @@ func (q *request) submit() {
 		key = job.NewKey()
 	}
 	q.key = key
-	order, fault := q.readOrder(key)
+	order, j, fault := q.readOrder(key)
 	if fault != nil && (!order.Refused || !given) { // a key that was made just now is surely not on record
 		q.refuseFault(fault)
 		return
@@ -43,8 +43,8 @@ func (q *request) submit() {
 		q.made = true
 		q.w.Header().Set(headerKey, key.String())
 	}
-	a, err := q.g.intake.Do(q.r.Context(), order)
-	if err = errors.Join(err, a.Err); err != nil {
+	a, err := q.accept(order, j)
+	if err != nil {
 		q.away(err)
 		return
 	}
@@ -68,6 +68,19 @@ func (q *request) submit() {
 	default:
 		panic("an order was answered with neither an answer nor an error")
 	}
+}
+
+// accept puts an order to the ledger. What is on record under another version of the fingerprint is compared under that one, if this program
+// knows it.
+func (q *request) accept(order ledger.Order, j job.Job) (ledger.Acceptance, error) {
+	a, err := q.g.intake.Do(q.r.Context(), order)
+	if err == nil && a.Answer == ledger.AcceptOtherVersion {
+		if stored, known := j.FingerprintAs(a.Version); known {
+			order.Fingerprint = stored
+			a, err = q.g.intake.Do(q.r.Context(), order)
+		}
+	}
+	return a, errors.Join(err, a.Err)
 }
 
 // first answers the request that the operation was recorded for.
@@ -169,36 +182,36 @@ func (q *request) readKey() (key uuid.UUID, given, ok bool) {
 
 // readOrder reads the body. An order without a key means that the request was answered, or is to be answered with the fault. An order beside a
 // fault is refused by the policy of today: the ledger is asked all the same, for what was allowed when it came first.
-func (q *request) readOrder(key uuid.UUID) (ledger.Order, *job.Fault) {
+func (q *request) readOrder(key uuid.UUID) (ledger.Order, job.Job, *job.Fault) {
 	if kind := q.r.Header.Get("Content-Type"); kind != "" {
 		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
 			q.refuse(problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "the body must be application/json"})
-			return ledger.Order{}, nil
+			return ledger.Order{}, job.Job{}, nil
 		}
 	}
 	body, err := readBody(q.w, q.r)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return ledger.Order{}, &job.Fault{Reason: job.ReasonTooLarge, Code: job.CodeTooLarge, Detail: "more than 65536 bytes"}
+		return ledger.Order{}, job.Job{}, &job.Fault{Reason: job.ReasonTooLarge, Code: job.CodeTooLarge, Detail: "more than 65536 bytes"}
 	case err != nil:
 		q.refuse(problem{Status: http.StatusBadRequest, Code: "body_unreadable", Detail: "the body ended early; nothing was accepted"})
-		return ledger.Order{}, nil
+		return ledger.Order{}, job.Job{}, nil
 	}
 	j, err := job.DecodeRequest(q.source, key, body)
 	if err != nil {
-		return ledger.Order{}, asFault(err)
+		return ledger.Order{}, job.Job{}, asFault(err)
 	}
 	fault := q.g.opts.Allowed(&j)
 	payload, err := job.Encode(j)
 	if err != nil {
-		return ledger.Order{}, asFault(err)
+		return ledger.Order{}, job.Job{}, asFault(err)
 	}
 	return ledger.Order{
 		Key: key, Fingerprint: j.Fingerprint(), Source: j.Source, Route: j.Route, Partner: q.g.opts.Partners[j.Route],
 		DebtorAccount: j.DebtorAccount.Reveal(), Amount: j.Amount, NotBefore: j.NotBefore, NotAfter: j.NotAfter, Payload: payload,
 		TraceParent: traceParent(q.r.Header.Get("traceparent")), Grace: q.g.opts.Grace, Refused: fault != nil,
-	}, fault
+	}, j, fault
 }
 
 // readBody reads at most what a job may have, into one allocation where the caller has said how much comes.
