@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
+)
+
+func TestSize(t *testing.T) {
+	got := command(t, "", nil, "doctor", "--size", "rate=3000", "bank_latency=400ms", "workers=2", "-o", "json")
+	if got.code != cli.OK || !strings.Contains(got.out, `"needed": "1800 over all workers"`) || !strings.Contains(got.errors, "warning: broker, jobs stream: raise nats.max_jobs_bytes") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDoctor_NamesWhatNobodySweeps: a partner that was taken out of the settings while it had unfinished operations.
+func TestDoctor_NamesWhatNobodySweeps(t *testing.T) {
+	urls := stack.Databases(t)
+	onDatabase(t, urls.Superuser, func(conn *pgx.Conn) {
+		for _, sql := range []string{
+			`INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, created_at)
+			 SELECT gen_random_uuid(), 1, 1, decode(repeat('00', 32), 'hex'), 'GBP', 'wallet', 'gbp-fps', 'c', 'open', now() - interval '3 hours' FROM generate_series(1, 4)`,
+			`INSERT INTO due (operation_id, due_at, partner) SELECT id, now(), 'oldbank' FROM operations`,
+		} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	env := map[string]string{"PAIDONCE_DATABASE_URL": urls.Worker, "PAIDONCE_NATS_URL": "nats://127.0.0.1:1"}
+	got := command(t, "", env, "doctor", "-o", "csv")
+	for _, want := range []string{
+		"ledger,swept by nobody,warn,partner oldbank configured,\"4 unfinished operations, 0 of them parked\"", "ledger,oldest unfinished,warn,at most 1h0m0s,3h0m",
+	} {
+		if got.code != cli.Failure || !strings.Contains(got.out, want) {
+			t.Errorf("code %d, want 1 (no broker) and %q in:\n%s", got.code, want, got.out)
+		}
+	}
+	if got := command(t, "", env, "doctor", "-o", "csv", "--oldest", "4h"); !strings.Contains(got.out, "ledger,oldest unfinished,ok") {
+		t.Errorf("with more patience:\n%s", got.out)
+	}
+}
