@@ -60,7 +60,8 @@ type Partner struct {
 	limit   int64
 
 	endpoint  string
-	transport *http.Transport
+	lines     *lines          // nil = calls go through transport
+	transport *http.Transport // for what lines do not do
 	fixed     fixed
 	pool      pool
 }
@@ -89,6 +90,9 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 	}
 	if p.limit == 0 {
 		p.limit = defaultResponseLimit
+	}
+	if direct(base, cfg, profile) {
+		p.lines = newLines(base, cfg)
 	}
 	p.fixed.json, p.fixed.agent = []string{"application/json"}, []string{"paidonce"}
 	p.fixed.keyHeader = http.CanonicalHeaderKey(profile.Key.Header)
@@ -194,7 +198,12 @@ func (p *Partner) Timeout() time.Duration { return p.cfg.Timeout }
 func (p *Partner) Gate() *Gate { return p.gate }
 
 // Close closes idle connections. Calls in flight go on.
-func (p *Partner) Close() { p.transport.CloseIdleConnections() }
+func (p *Partner) Close() {
+	p.transport.CloseIdleConnections()
+	if p.lines != nil {
+		p.lines.close()
+	}
+}
 
 // ErrUnsendable is wrapped by every error of Prepare, PrepareAs and Check: nothing may be sent, the operation parks.
 var ErrUnsendable = errors.New("nothing may be sent")
