@@ -150,21 +150,25 @@ DELETE FROM due USING decided d WHERE due.operation_id = d.id`, s.id, transferID
 	return RecordResult{Answer: LateAuthorized, State: StateAuthorized}, err
 }
 
-// contradict marks an outcome that evidence speaks against: money moved though we said it did not, or moved twice.
+// contradict marks an outcome that evidence speaks against: money moved though we said it did not, or moved twice. The partner pauses. Where
+// none is on record, as of an operation that was cancelled before it was sent, whoever serves its route does: money left on that way that
+// nobody here knows of.
 func contradict(ctx context.Context, tx pgx.Tx, s standing) error {
 	if s.contradicted {
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
 WITH marked AS (
-  UPDATE operations SET contradicted_at = now() WHERE id = $1 AND contradicted_at IS NULL RETURNING id, fence, coalesce(partner, '') AS partner
+  UPDATE operations SET contradicted_at = now() WHERE id = $1 AND contradicted_at IS NULL RETURNING id, fence, route, partner
+), stopped AS (
+  SELECT CASE WHEN partner IS NULL THEN 'route' ELSE 'partner' END AS scope, coalesce(partner, route) AS name FROM marked
 ), event AS (
   INSERT INTO outbox (operation_id, fence, type, code) SELECT id, fence, 'contradicted', 'late_authorized' FROM marked
 ), pause AS (
-  INSERT INTO pauses (scope, name, reason, by) SELECT 'partner', partner, $2::text, $3::text FROM marked WHERE partner <> ''
+  INSERT INTO pauses (scope, name, reason, by) SELECT scope, name, $2::text, $3::text FROM stopped
   ON CONFLICT DO NOTHING
 )
-INSERT INTO pause_log (scope, name, act, reason, by) SELECT 'partner', partner, 'pause', $2::text, $3::text FROM marked WHERE partner <> ''`,
+INSERT INTO pause_log (scope, name, act, reason, by) SELECT scope, name, 'pause', $2::text, $3::text FROM stopped`,
 		s.id, PausedContradicted, ByWorker) // logged also beneath a pause that stands: whoever resumes must see it
 	return err
 }

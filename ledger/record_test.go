@@ -355,6 +355,38 @@ func TestI5_ContradictedOutcomes(t *testing.T) {
 	}
 }
 
+// TestI5_ContradictedBeforeAnyAttemptPausesTheRoute: no partner is on record of what was cancelled before it was sent, yet money left.
+func TestI5_ContradictedBeforeAnyAttemptPausesTheRoute(t *testing.T) {
+	for name, cancel := range map[string]func(*database, ledger.Order) error{
+		"by its source": func(db *database, o ledger.Order) error {
+			_, _, err := db.CancelIfOpen(context.Background(), o.Key, o.Source, "cancelled_by_source")
+			return err
+		},
+		"by the sweep": func(db *database, _ ledger.Order) error {
+			db.dueNow()
+			return recordOne(t, db.Ledger, ledger.Cancel(sweepOne(t, db.Ledger).Claim, "expired")).Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDatabase(t, ledger.Options{})
+			o := newOrder()
+			wantAccepted(t, db.Ledger, o, ledger.Accepted)
+			if err := cancel(db, o); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				r := db.Append(context.Background(), []ledger.Late{{Key: o.Key, Facts: []ledger.Fact{authorizedLate("tr_late")}}})[0]
+				if r.Err != nil || r.Answer != ledger.LateContradicted {
+					t.Errorf("append: %+v", r)
+				}
+			}
+			db.wantCount(1, "pauses", `SELECT count(*) FROM pauses WHERE (scope, name, reason, by) = ('route', 'gbp-fps', 'contradicted outcome', 'worker')`)
+			db.wantCount(1, "pause log", `SELECT count(*) FROM pause_log WHERE (scope, name, act) = ('route', 'gbp-fps', 'pause')`)
+			wantAnswer(t, db.Ledger, newWish(), ledger.Held)
+		})
+	}
+}
+
 func TestI5_TheSameTransferAgainContradictsNothing(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()

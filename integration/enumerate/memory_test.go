@@ -410,6 +410,8 @@ func (m *memory) contradict(r *row) {
 	m.publish(r, "contradicted")
 	if r.partner != "" {
 		m.pause(ledger.ScopePartner, r.partner, "contradicted outcome")
+	} else {
+		m.pause(ledger.ScopeRoute, r.wish.Route, "contradicted outcome")
 	}
 }
 
