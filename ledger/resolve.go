@@ -164,10 +164,10 @@ func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 const decide = `
 WITH resolved AS (
   UPDATE operations o
-     SET state = $2::operation_state, fence = o.fence + 1, unobserved = 0, held = false, lease_until = NULL,
-         in_doubt = o.in_doubt AND $2 = 'open',
-         code = CASE WHEN $2 = 'rejected' THEN $4 END, transfer_id = CASE WHEN $2 = 'authorized' THEN $3 END,
-         outcome_at = CASE WHEN $2 <> 'open' THEN now() END, settlement = CASE WHEN $2 = 'authorized' THEN 'pending'::settlement_state END
+     SET state = $2::text::operation_state, fence = o.fence + 1, unobserved = 0, held = false, lease_until = NULL,
+         in_doubt = o.in_doubt AND $2::text = 'open',
+         code = CASE WHEN $2::text = 'rejected' THEN $4::text END, transfer_id = CASE WHEN $2::text = 'authorized' THEN $3::text END,
+         outcome_at = CASE WHEN $2::text <> 'open' THEN now() END, settlement = CASE WHEN $2::text = 'authorized' THEN 'pending'::settlement_state END
    WHERE o.id = $1 AND o.state = 'parked'
   RETURNING o.id, o.fence, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
 ), observation AS (
@@ -178,14 +178,14 @@ WITH resolved AS (
   SELECT r.id, 'authorized', side.sign * r.amount_minor, r.currency, side.account
     FROM resolved r
    CROSS JOIN LATERAL (VALUES (-1, 'customer:' || r.source || '/' || r.debtor_account), (1, 'transit:' || r.partner)) AS side(sign, account)
-   WHERE $2 = 'authorized'
+   WHERE $2::text = 'authorized'
 ), event AS (
   INSERT INTO outbox (operation_id, fence, type, code)
-  SELECT id, fence, $2::outbox_type, nullif($4, '') FROM resolved WHERE $2 <> 'open'
+  SELECT id, fence, $2::text::outbox_type, nullif($4, '') FROM resolved WHERE $2::text <> 'open'
 ), ended AS (
-  DELETE FROM due d USING resolved r WHERE d.operation_id = r.id AND $2 <> 'open'
+  DELETE FROM due d USING resolved r WHERE d.operation_id = r.id AND $2::text <> 'open'
 )
-UPDATE due d SET due_at = now(), parked = false FROM resolved r WHERE d.operation_id = r.id AND $2 = 'open'`
+UPDATE due d SET due_at = now(), parked = false FROM resolved r WHERE d.operation_id = r.id AND $2::text = 'open'`
 
 // Resolve carries out a person's decision on a parked operation: observation, state, entries and event in one transaction. It says whether it
 // changed anything: the same decision a second time does not. ErrObstacle: it may not be done.
@@ -193,8 +193,14 @@ func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err e
 	if r.Fence == 0 || r.Token == uuid.Nil || r.By == "" || r.Reason == "" {
 		panic("a resolution says who, why, and what was seen")
 	}
-	evidence, err := json.Marshal(map[string]string{"decision": string(r.To), "by": r.By, "reason": r.Reason, "evidence": r.Evidence,
-		"proposal": r.Proposal.String()}, json.Deterministic(true))
+	said := map[string]string{"decision": string(r.To), "by": r.By, "reason": r.Reason}
+	if r.Evidence != "" {
+		said["evidence"] = r.Evidence
+	}
+	if r.Proposal != uuid.Nil {
+		said["proposal"] = r.Proposal.String()
+	}
+	evidence, err := json.Marshal(said, json.Deterministic(true))
 	if err != nil {
 		return false, fmt.Errorf("render the decision: %w", err)
 	}
