@@ -487,9 +487,7 @@ func (i *installation) compareDead() {
 	if got := i.run("", "dead", "show", "99"); got.code != cli.NotFound {
 		t.Errorf("dead show 99: %+v", got)
 	}
-	if got := command(t, "", map[string]string{"PAIDONCE_CONFIG": i.config}, "dead", "show", "1", "--reveal", "-o", "json"); !strings.Contains(got.out, canaryAccount) {
-		t.Errorf("--reveal shows the payload: %+v", got)
-	}
+	i.reveals("dead", "show", "1", "--reveal", "--reason", "ticket 4711", "-o", "json")
 }
 
 func (i *installation) compareOthers() {

@@ -72,6 +72,9 @@ func New(letters Letters, publish Publisher, db operate.DB, opt Options) *Desk {
 	return &Desk{letters: letters, publish: publish, db: db, opt: opt}
 }
 
+// HasDB reports whether there is a database to ask.
+func (d *Desk) HasDB() bool { return d.db != nil }
+
 // micros is a time as Postgres keeps it.
 func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 

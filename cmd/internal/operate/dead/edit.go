@@ -22,8 +22,8 @@ type Edit struct {
 	Route   string            // "" = the letter's
 }
 
-// errEdit is what an edit lacks. It never quotes what it was given.
-var errEdit = errors.New("the correction cannot be made of this")
+// ErrEdit is what an edit lacks. It never quotes what it was given.
+var ErrEdit = errors.New("the correction cannot be made of this")
 
 // editable lists the members that can be set one by one; those of metadata have names of their own.
 func editable() []string {
@@ -49,14 +49,14 @@ func (e Edit) apply(letter Entry, payload []byte, key uuid.UUID) (job.Job, error
 	}
 	raw, err := json.Marshal(members, json.Deterministic(true))
 	if err != nil {
-		return job.Job{}, fmt.Errorf("%w: it holds something that is not JSON", errEdit) // without its error, which may quote
+		return job.Job{}, fmt.Errorf("%w: it holds something that is not JSON", ErrEdit) // without its error, which may quote
 	}
 	route := e.Route
 	if route == "" {
 		route = letter.Route
 	}
 	if letter.Source == "" || route == "" {
-		return job.Job{}, fmt.Errorf("%w: the letter's subject names no source or no route; a route can be given", errEdit)
+		return job.Job{}, fmt.Errorf("%w: the letter's subject names no source or no route; a route can be given", ErrEdit)
 	}
 	return job.Decode(letter.Source, route, raw)
 }
@@ -64,24 +64,24 @@ func (e Edit) apply(letter Entry, payload []byte, key uuid.UUID) (job.Job, error
 func (e Edit) members(payload []byte) (map[string]jsontext.Value, error) {
 	if e.Payload != nil {
 		if len(e.Set)+len(e.Unset) > 0 {
-			return nil, fmt.Errorf("%w: give a whole job, or what is to be changed", errEdit)
+			return nil, fmt.Errorf("%w: give a whole job, or what is to be changed", ErrEdit)
 		}
 		var members map[string]jsontext.Value
 		if json.Unmarshal(e.Payload, &members) != nil || members == nil {
-			return nil, fmt.Errorf("%w: what was given is no JSON object, or names a member twice", errEdit)
+			return nil, fmt.Errorf("%w: what was given is no JSON object, or names a member twice", ErrEdit)
 		}
 		return members, nil
 	}
 	if len(e.Set)+len(e.Unset) == 0 && e.Route == "" {
-		return nil, fmt.Errorf("%w: nothing is to be changed", errEdit)
+		return nil, fmt.Errorf("%w: nothing is to be changed", ErrEdit)
 	}
 	var members map[string]jsontext.Value
 	if json.Unmarshal(payload, &members) != nil || members == nil {
-		return nil, fmt.Errorf("%w: the letter is no JSON object that can be changed in parts; give a whole job", errEdit)
+		return nil, fmt.Errorf("%w: the letter is no JSON object that can be changed in parts; give a whole job", ErrEdit)
 	}
 	for _, member := range slices.Concat(slices.Sorted(maps.Keys(e.Set)), e.Unset) {
 		if !known(member) {
-			return nil, fmt.Errorf("%w: there is no member of that name to change: %s, metadata.NAME", errEdit, strings.Join(editable(), ", "))
+			return nil, fmt.Errorf("%w: there is no member of that name to change: %s, metadata.NAME", ErrEdit, strings.Join(editable(), ", "))
 		}
 		text, set := e.Set[member]
 		if err := change(members, member, text, set); err != nil {
@@ -106,7 +106,7 @@ func change(members map[string]jsontext.Value, member, text string, set bool) er
 	}
 	raw, err := json.Marshal(inner, json.Deterministic(true))
 	if err != nil {
-		return fmt.Errorf("%w: it holds something that is not JSON", errEdit)
+		return fmt.Errorf("%w: it holds something that is not JSON", ErrEdit)
 	}
 	members[group] = raw
 	return nil
@@ -119,7 +119,7 @@ func put(members map[string]jsontext.Value, name, text string, set bool) error {
 	}
 	raw, err := json.Marshal(text)
 	if err != nil {
-		return fmt.Errorf("%w: a value is not UTF-8", errEdit)
+		return fmt.Errorf("%w: a value is not UTF-8", ErrEdit)
 	}
 	members[name] = raw
 	return nil

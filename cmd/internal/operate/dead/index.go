@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker/job"
@@ -272,3 +273,36 @@ func entryColumns(stream time.Time, entries []Entry) []any {
 }
 
 func clamp(n int) int32 { return int32(max(0, min(n, 1<<30))) } //nolint:gosec // bounded
+
+// Reindexing is the act of reading the whole stream into the index again. Found is set after it ran.
+type Reindexing struct {
+	Found Reindexed
+
+	d *Desk
+}
+
+// Rebuild is the act upon the index.
+func (d *Desk) Rebuild() *Reindexing { return &Reindexing{d: d} }
+
+// Name is reindex.
+func (*Reindexing) Name() string { return "reindex" }
+
+// Role is the operator's.
+func (*Reindexing) Role() operate.Role { return operate.RoleOperator }
+
+// Target is the index.
+func (*Reindexing) Target() string { return "index of dead letters" }
+
+// Content is nothing more.
+func (*Reindexing) Content() ([]byte, error) { return []byte(`{}`), nil }
+
+// Weight is nothing: the index can always be read again.
+func (*Reindexing) Weight() operate.Weight { return operate.Weight{} }
+
+// Run reads it again.
+func (r *Reindexing) Run(ctx context.Context, _ operate.Operator) (outcome string, err error) {
+	if r.Found, err = r.d.Reindex(ctx); err != nil {
+		return "", err
+	}
+	return operate.OutcomeDone, nil
+}
