@@ -28,19 +28,14 @@
 //     with its statement, not here.
 //   - An error answer carries no echo. If a partner crosses two error answers on the wire, each is taken for the other's, unless
 //     it echoes the partner key in a header, or lay on the connection before the request was written.
-//   - Through a proxy or over HTTP/2, net/http may repeat a look-up (a GET) by itself on a connection that died, which moves no money, and
-//     logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
+//   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
+//   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
 //
-// # How a call is made
+// # How net/http is kept from sending twice
 //
-// A call writes its request on a connection of its own choosing and reads the answer there, in the caller's goroutine (line.go), with
-// net/http's reader of answers. Nothing else holds the connection, so nothing can send the request again, follow a redirect, or write
-// after the caller has left. An idle connection is looked at before it is written to: one that the partner has closed, or on which bytes
-// lie that nobody asked for, is not used. One deadline bounds the call.
-//
-// Through a proxy, over HTTP/2 and on systems whose sockets cannot be looked at, calls go through the partner's http.Transport, without
-// http.Client. With an idempotency key in a header, net/http repeats a POST when a kept-alive connection dies after the request was
-// written, unless the request's GetBody is nil; it is. The tests of the transport run both ways.
+// With an idempotency key in a header, net/http repeats a POST when a kept-alive connection dies after the request was written,
+// unless the request's GetBody is nil; it is. Calls use the partner's http.Transport without http.Client, so nothing follows
+// a redirect. HTTP/1.1 is forced unless the profile allows HTTP/2. One deadline, the context's, bounds the call.
 //
 // # Adding a partner
 //

@@ -165,16 +165,6 @@ func (p *pool) put(x *exchange) {
 // do makes the exchange: one request, at most one answer, bounded by the context and the partner's timeout.
 func (p *Partner) do(ctx context.Context, x *exchange, rq request) {
 	start := p.cfg.Clock()
-	if p.lines != nil {
-		p.exchangeDirectly(ctx, x, rq)
-	} else {
-		p.exchangeByTransport(ctx, x, rq)
-	}
-	x.elapsed = p.cfg.Clock().Sub(start)
-}
-
-// exchangeByTransport makes the exchange with net/http, which knows proxies and HTTP/2.
-func (p *Partner) exchangeByTransport(ctx context.Context, x *exchange, rq request) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	x.trace = x.hooks
@@ -193,10 +183,10 @@ func (p *Partner) exchangeByTransport(ctx context.Context, x *exchange, rq reque
 	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
 		x.err = err
-		return
+	} else {
+		x.read(resp, p.limit)
 	}
-	x.read(resp, p.limit)
-	_ = resp.Body.Close() // what matters was read; its error adds nothing
+	x.elapsed = p.cfg.Clock().Sub(start)
 }
 
 func (p *Partner) fill(x *exchange, rq request) {
@@ -217,7 +207,8 @@ func (p *Partner) fill(x *exchange, rq request) {
 func (x *exchange) read(resp *http.Response, limit int64) {
 	x.status, x.answer = resp.StatusCode, resp.Header
 	x.advance(PhaseFirstByte)
-	if resp.StatusCode < 200 { // 101: the body is the connection itself and never ends
+	defer func() { _ = resp.Body.Close() }() // what matters was read; its error adds nothing
+	if resp.StatusCode < 200 {               // 101: the body is the connection itself and never ends
 		return
 	}
 	if resp.ContentLength > limit {

@@ -60,8 +60,7 @@ type Partner struct {
 	limit   int64
 
 	endpoint  string
-	lines     *lines          // nil = calls go through transport
-	transport *http.Transport // for what lines do not do
+	transport *http.Transport
 	fixed     fixed
 	pool      pool
 }
@@ -90,9 +89,6 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 	}
 	if p.limit == 0 {
 		p.limit = defaultResponseLimit
-	}
-	if direct(base, cfg, profile) {
-		p.lines = newLines(base, cfg)
 	}
 	p.fixed.json, p.fixed.agent = []string{"application/json"}, []string{"paidonce"}
 	p.fixed.keyHeader = http.CanonicalHeaderKey(profile.Key.Header)
@@ -198,12 +194,7 @@ func (p *Partner) Timeout() time.Duration { return p.cfg.Timeout }
 func (p *Partner) Gate() *Gate { return p.gate }
 
 // Close closes idle connections. Calls in flight go on.
-func (p *Partner) Close() {
-	p.transport.CloseIdleConnections()
-	if p.lines != nil {
-		p.lines.close()
-	}
-}
+func (p *Partner) Close() { p.transport.CloseIdleConnections() }
 
 // ErrUnsendable is wrapped by every error of Prepare, PrepareAs and Check: nothing may be sent, the operation parks.
 var ErrUnsendable = errors.New("nothing may be sent")

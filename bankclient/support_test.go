@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -191,28 +190,8 @@ func reply(status int, contentType, body string, headers ...string) string {
 
 func sendTo(t testing.TB, b *bank) bankclient.Result {
 	t.Helper()
-	return sendBy(t, b, func(*bankclient.Config) {})
-}
-
-func sendBy(t testing.TB, b *bank, way func(*bankclient.Config)) bankclient.Result {
-	t.Helper()
-	p := partnerBy(t, b.URL, way)
+	p := partnerAt(t, b.URL)
 	return p.Send(t.Context(), prepare(t, p))
-}
-
-func partnerBy(t testing.TB, baseURL string, way func(*bankclient.Config)) *bankclient.Partner {
-	t.Helper()
-	cfg := config(baseURL)
-	way(&cfg)
-	return open(t, cfg, reference.New())
-}
-
-// bothWays runs a test over lines and, as beside a proxy or HTTP/2, over net/http: both keep the same promises.
-func bothWays(t *testing.T, test func(t *testing.T, way func(*bankclient.Config))) {
-	t.Run("lines", func(t *testing.T) { test(t, func(*bankclient.Config) {}) })
-	t.Run("transport", func(t *testing.T) {
-		test(t, func(c *bankclient.Config) { c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } })
-	})
 }
 
 func errorBody(code string) string { return `{"error":{"code":"` + code + `"}}` }

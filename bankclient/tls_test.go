@@ -107,60 +107,57 @@ func sayAgreeing(c net.Conn, _ int, _ arrival) bool {
 }
 
 func TestA5_TLSRefusalConcernsThePartner(t *testing.T) {
-	bothWays(t, func(t *testing.T, way func(*bankclient.Config)) {
-		cert, roots := selfSigned(t)
-		stranger, _ := selfSigned(t)
-		demanding := func(version uint16) *tls.Config {
-			return &tls.Config{
-				Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
-				MinVersion: version, MaxVersion: version,
-			}
+	cert, roots := selfSigned(t)
+	stranger, _ := selfSigned(t)
+	demanding := func(version uint16) *tls.Config {
+		return &tls.Config{
+			Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+			MinVersion: version, MaxVersion: version,
 		}
-		plain := say(t, "SSH-2.0-OpenSSH\r\n")
-		for name, row := range map[string]struct {
-			server *tls.Config
-			client *tls.Config
-		}{
-			"no client certificate, TLS 1.2":      {demanding(tls.VersionTLS12), &tls.Config{RootCAs: roots}},
-			"no client certificate, TLS 1.3":      {demanding(tls.VersionTLS13), &tls.Config{RootCAs: roots}},
-			"unknown client certificate, TLS 1.2": {demanding(tls.VersionTLS12), &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{stranger}}},
-			"server not trusted":                  {&tls.Config{Certificates: []tls.Certificate{cert}}, nil},
-			"server has another name":             {&tls.Config{Certificates: []tls.Certificate{cert}}, &tls.Config{RootCAs: roots, ServerName: "bank.example"}},
-			"too old":                             {&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}, &tls.Config{RootCAs: roots}},
-		} {
-			t.Run(name, func(t *testing.T) {
-				b := startTLSBank(t, row.server, sayAgreeing)
-				cfg := config(b.URL)
-				way(&cfg)
-				cfg.TLS = row.client
-				p := open(t, cfg, reference.New())
-				r := p.Send(t.Context(), prepare(t, p))
-				wantVerdict(t, r, notExecuted, partner)
-				if len(b.seen()) != 0 {
-					t.Error("a request arrived")
-				}
-			})
-		}
-		t.Run("no TLS there", func(t *testing.T) {
-			cfg := config("https" + plain.URL[len("http"):])
+	}
+	plain := say(t, "SSH-2.0-OpenSSH\r\n")
+	for name, row := range map[string]struct {
+		server *tls.Config
+		client *tls.Config
+	}{
+		"no client certificate, TLS 1.2":      {demanding(tls.VersionTLS12), &tls.Config{RootCAs: roots}},
+		"no client certificate, TLS 1.3":      {demanding(tls.VersionTLS13), &tls.Config{RootCAs: roots}},
+		"unknown client certificate, TLS 1.2": {demanding(tls.VersionTLS12), &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{stranger}}},
+		"server not trusted":                  {&tls.Config{Certificates: []tls.Certificate{cert}}, nil},
+		"server has another name":             {&tls.Config{Certificates: []tls.Certificate{cert}}, &tls.Config{RootCAs: roots, ServerName: "bank.example"}},
+		"too old":                             {&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}, &tls.Config{RootCAs: roots}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startTLSBank(t, row.server, sayAgreeing)
+			cfg := config(b.URL)
+			cfg.TLS = row.client
 			p := open(t, cfg, reference.New())
-			p.Send(t.Context(), prepare(t, p))
-		})
-		t.Run("closed in the handshake", func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
+			r := p.Send(t.Context(), prepare(t, p))
+			wantVerdict(t, r, notExecuted, partner)
+			if len(b.seen()) != 0 {
+				t.Error("a request arrived")
 			}
-			t.Cleanup(func() { _ = l.Close() })
-			go func() {
-				for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-					_, _ = io.ReadFull(c, make([]byte, 1))
-					_ = c.Close()
-				}
-			}()
-			p := partnerBy(t, "https://"+l.Addr().String(), way)
-			wantVerdict(t, p.Send(t.Context(), prepare(t, p)), notExecuted, partner)
 		})
+	}
+	t.Run("no TLS there", func(t *testing.T) {
+		cfg := config("https" + plain.URL[len("http"):])
+		p := open(t, cfg, reference.New())
+		p.Send(t.Context(), prepare(t, p))
+	})
+	t.Run("closed in the handshake", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_, _ = io.ReadFull(c, make([]byte, 1))
+				_ = c.Close()
+			}
+		}()
+		p := partnerAt(t, "https://"+l.Addr().String())
+		wantVerdict(t, p.Send(t.Context(), prepare(t, p)), notExecuted, partner)
 	})
 }
 
@@ -246,26 +243,23 @@ func sealAlert(suite uint16, secret []byte, sequence uint64, alert byte) ([]byte
 }
 
 func TestA5_TLS13AlertOnTheFirstRequestOnly(t *testing.T) {
-	bothWays(t, func(t *testing.T, way func(*bankclient.Config)) {
-		for requests, want := range map[int]bankclient.Verdict{0: notExecuted, 1: unknown} {
-			b, roots := alertAfter(t, requests)
-			cfg := config(b.URL)
-			way(&cfg)
-			cfg.TLS = &tls.Config{RootCAs: roots}
-			p := open(t, cfg, reference.New())
-			pr := prepare(t, p)
-			for range requests {
-				wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
-			}
-			r := p.Send(t.Context(), pr)
-			scope := operation
-			if want == notExecuted {
-				scope = partner
-			}
-			wantVerdict(t, r, want, scope)
-			if r.Evidence.Error != "tls alert: certificate required" || r.Evidence.Reused != (requests > 0) {
-				t.Errorf("evidence %s", r.Evidence.JSON())
-			}
+	for requests, want := range map[int]bankclient.Verdict{0: notExecuted, 1: unknown} {
+		b, roots := alertAfter(t, requests)
+		cfg := config(b.URL)
+		cfg.TLS = &tls.Config{RootCAs: roots}
+		p := open(t, cfg, reference.New())
+		pr := prepare(t, p)
+		for range requests {
+			wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
 		}
-	})
+		r := p.Send(t.Context(), pr)
+		scope := operation
+		if want == notExecuted {
+			scope = partner
+		}
+		wantVerdict(t, r, want, scope)
+		if r.Evidence.Error != "tls alert: certificate required" || r.Evidence.Reused != (requests > 0) {
+			t.Errorf("evidence %s", r.Evidence.JSON())
+		}
+	}
 }

@@ -20,6 +20,12 @@ var errProxyRefused = errors.New("proxy refused")
 // newTransport makes the one transport of a partner. Calls use it directly, without http.Client: nothing above it follows
 // redirects, keeps cookies or repeats a call. What bounds a call is its context; what is set here bounds its parts.
 func newTransport(cfg Config, profile Profile) *http.Transport {
+	secure := cfg.TLS.Clone()
+	if secure == nil {
+		secure = &tls.Config{}
+	}
+	secure.MinVersion = max(secure.MinVersion, tls.VersionTLS12)
+
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(profile.AllowsHTTP2)
@@ -35,7 +41,7 @@ func newTransport(cfg Config, profile Profile) *http.Transport {
 		Proxy:                  cfg.Proxy,
 		OnProxyConnectResponse: checkProxy,
 		DialContext:            dial,
-		TLSClientConfig:        secureConfig(cfg),
+		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    cfg.TLSTimeout,
 		Protocols:              protocols,
 		MaxConnsPerHost:        cfg.MaxInFlight,
@@ -48,22 +54,6 @@ func newTransport(cfg Config, profile Profile) *http.Transport {
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 	}
-}
-
-func secureConfig(cfg Config) *tls.Config {
-	secure := cfg.TLS.Clone()
-	if secure == nil {
-		secure = &tls.Config{}
-	}
-	secure.MinVersion = max(secure.MinVersion, tls.VersionTLS12)
-	return secure
-}
-
-// direct says whether calls need nothing of net/http but its reading of answers: no proxy, no HTTP/2, no name to translate.
-func direct(base *url.URL, cfg Config, profile Profile) bool {
-	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '%' }
-	return canLook && cfg.Proxy == nil && !profile.AllowsHTTP2 && base.Hostname() != "" &&
-		!strings.ContainsFunc(base.Host, func(c rune) bool { return !plain(c) })
 }
 
 func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
