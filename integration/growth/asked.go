@@ -127,11 +127,11 @@ func (s *server) purgeAlone(ctx context.Context, urls stack.DatabaseURLs, m *mea
 }
 
 // purgeBeside drives the hot path alone and with a purge beside it, in turns, and compares the time of a batch.
-func (s *server) purgeBeside(ctx context.Context, urls stack.DatabaseURLs, kind string, m *measurement) error {
+func (s *server) purgeBeside(ctx context.Context, urls stack.DatabaseURLs, m *measurement) error {
 	turn := time.Duration(max(s.o.seconds/8, 2)) * time.Second
 	var alone, beside driven
 	for range 2 {
-		d, err := s.driveOn(ctx, grownDatabase, kind, turn)
+		d, err := s.driveOn(ctx, grownDatabase, m.Keys, turn)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *server) purgeBeside(ctx context.Context, urls stack.DatabaseURLs, kind 
 		purging, stop := context.WithCancel(ctx)
 		purged := make(chan error, 1)
 		go func() { purged <- s.purgeUntil(purging, urls, m) }()
-		d, err = s.driveOn(ctx, grownDatabase, kind, turn)
+		d, err = s.driveOn(ctx, grownDatabase, m.Keys, turn)
 		stop()
 		if err = firstOf(err, <-purged); err != nil {
 			return err

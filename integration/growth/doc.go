@@ -6,8 +6,8 @@
 //
 //   - the hot path: claim and record in full batches through package ledger, and a relay that empties the outbox, at a fixed rate for a fixed
 //     time from just after a checkpoint: WAL, full-page images (and of which relations), processor time of Postgres and of the client,
-//     share of heap-only updates, time of a batch. The same is measured on an empty ledger of the same server right before, and the ratios are
-//     to that one;
+//     share of heap-only updates, time of a batch. The same is measured on an empty ledger of the same server right before and after, and the ratios
+//     are to the mean of the two;
 //   - what people and the sweep ask: the sweep's query with and without something due, the gauges, `ops list` in several shapes;
 //   - a purge of payloads: rows, WAL and processor time per row, and the time of a batch of the hot path with a purge beside it;
 //   - `paidonce prove`, by the binary, against a partner's statement that is made from the ledger: so it must hold;

@@ -42,6 +42,7 @@ type options struct {
 	dir      string
 	pgBin    string
 	changes  []string
+	settings map[string]string
 }
 
 // The kinds of key.
@@ -65,6 +66,7 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.dir, "dir", "", "where the server's data lies, about 1.2 kB per operation and 8 GB of WAL; default: the system's temporary directory")
 	set.StringVar(&o.pgBin, "pg-bin", "", "server binaries of Postgres; default: found")
 	set.StringArrayVar(&o.changes, "change", nil, "SQL that alters the empty schema first, to try another design; repeatable")
+	set.StringToStringVar(&o.settings, "set", nil, "settings of the measured server, as wal_compression=lz4; repeatable")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -106,38 +108,43 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// grow measures all sizes under one kind of key.
+// grow measures all sizes under one kind of key. An empty ledger is measured before and after each, since the machine may have got busier meanwhile.
 func grow(ctx context.Context, o options, kind string, r *report, say func(string, ...any)) (err error) {
 	s, err := openServer(ctx, o, say)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	filled := 0
 	for _, rows := range o.rows {
-		base, err := s.measureEmpty(ctx, kind)
+		before, err := s.measureEmpty(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("empty ledger: %w", err)
 		}
-		if err := r.add(base); err != nil {
-			return err
-		}
-		say("%s", base.line())
+		say("%s", before.line())
 		began := time.Now()
 		if err := s.fill(ctx, kind, rows); err != nil {
 			return fmt.Errorf("fill to %d: %w", rows, err)
 		}
-		say("filled %d rows under %s keys in %s", rows-filled, kind, time.Since(began).Round(time.Second))
-		filled = rows
-		grown, err := s.measureGrown(ctx, kind, rows)
-		if err != nil {
+		say("filled to %d under %s keys in %s", rows, kind, time.Since(began).Round(time.Second))
+		grown := &measurement{Keys: kind, Rows: rows}
+		if err := s.hotPath(ctx, grownDatabase, kind, grown); err != nil {
 			return fmt.Errorf("%d rows: %w", rows, err)
 		}
-		grown.compare(base)
-		if err := r.add(grown); err != nil {
-			return err
-		}
 		say("%s", grown.line())
+		after, err := s.measureEmpty(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("empty ledger: %w", err)
+		}
+		say("%s", after.line())
+		grown.compare(before, after)
+		if err := s.ask(ctx, grown); err != nil {
+			return fmt.Errorf("%d rows: %w", rows, err)
+		}
+		for _, m := range []*measurement{before, grown, after} {
+			if err := r.add(m); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -102,31 +101,29 @@ func (s *server) measureEmpty(ctx context.Context, kind string) (*measurement, e
 	return m, s.exec(ctx, "", "DROP DATABASE "+emptyDatabase+" WITH (FORCE)")
 }
 
-// measureGrown measures everything on the filled ledger.
-func (s *server) measureGrown(ctx context.Context, kind string, rows int) (*measurement, error) {
-	m := &measurement{Keys: kind, Rows: rows}
-	if err := s.hotPath(ctx, grownDatabase, kind, m); err != nil {
-		return nil, err
-	}
+// ask measures everything else on the filled ledger. A purge takes payloads that the next size would have, which changes nothing that is measured.
+func (s *server) ask(ctx context.Context, m *measurement) error {
 	urls, err := s.postgres.CreateDatabase(ctx, grownDatabase)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.say("%s at %d: %.0f B of WAL, %.1f us of postgres per operation; now what is asked of it", kind, rows, m.WALBytes, m.PostgresUS)
 	for _, step := range []func(context.Context, stack.DatabaseURLs, *measurement) error{s.sizes, s.sweepQueries, s.lists} {
 		if err := step(ctx, urls, m); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s.o.prove {
 		if err := s.proof(ctx, urls, m); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if s.o.purge > 0 {
-		err = errors.Join(s.purgeAlone(ctx, urls, m), s.purgeBeside(ctx, urls, kind, m))
+	if s.o.purge == 0 {
+		return nil
 	}
-	return m, err
+	if err := s.purgeAlone(ctx, urls, m); err != nil {
+		return err
+	}
+	return s.purgeBeside(ctx, urls, m)
 }
 
 // sizes reads how large every table and index is.

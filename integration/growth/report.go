@@ -55,8 +55,9 @@ type measurement struct {
 	BesideP99MS     float64 `json:"beside_purge_batch_p99_ms,omitzero"`
 }
 
-func (m *measurement) compare(base *measurement) {
-	m.WALRatio, m.CPURatio = m.WALBytes/base.WALBytes, m.PostgresUS/base.PostgresUS
+// compare gives the ratios to the mean of what was measured before and after.
+func (m *measurement) compare(before, after *measurement) {
+	m.WALRatio, m.CPURatio = 2*m.WALBytes/(before.WALBytes+after.WALBytes), 2*m.PostgresUS/(before.PostgresUS+after.PostgresUS)
 }
 
 func (m *measurement) name() string {

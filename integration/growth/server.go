@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +72,7 @@ func (s *server) start(ctx context.Context, durable bool) (err error) {
 	settings := map[string]string{"shared_buffers": "1GB", "max_wal_size": "4GB", "maintenance_work_mem": "256MB"}
 	if durable {
 		settings["wal_keep_size"] = "5GB" // pg_waldump reads it after the run
-		settings["track_wal_io_timing"] = "on"
+		maps.Copy(settings, s.o.settings)
 	} else {
 		settings["wal_level"], settings["max_wal_senders"], settings["autovacuum"], settings["checkpoint_timeout"] = "minimal", "0", "off", "1h"
 		settings["max_wal_size"] = "6GB"
