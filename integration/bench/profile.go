@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	cost "github.com/paidonce/paidonce/integration/stack/usage"
 )
 
 // profileSeconds is how long profiles take: shorter than a drain of the default size, so that nothing idle is in them.
@@ -94,7 +96,7 @@ func (b *bench) serverPIDs() string {
 	processes, _ := os.ReadDir("/proc") // at worst the profile shows less
 	for _, entry := range processes {
 		if pid, err := strconv.Atoi(entry.Name()); err == nil {
-			if _, parent, err := processCPU(pid, false); err == nil && parent == root {
+			if _, parent, err := cost.Process(pid, false); err == nil && parent == root {
 				pids = append(pids, entry.Name())
 			}
 		}

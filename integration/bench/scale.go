@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	cost "github.com/paidonce/paidonce/integration/stack/usage"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -109,7 +110,7 @@ func (c *crew) signal(s syscall.Signal) {
 func (c *crew) used(ctx context.Context) (usage, error) {
 	u, err := c.s.usage(ctx, c.worker)
 	for _, other := range c.others {
-		cpu, _, readErr := processCPU(other.PID(), false)
+		cpu, _, readErr := cost.Process(other.PID(), false)
 		u.cpu.worker, err = u.cpu.worker+cpu, errors.Join(err, readErr)
 	}
 	return u, err

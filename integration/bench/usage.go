@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// ticksPerSecond is USER_HZ, which Linux fixes for everything it shows to programs.
-const ticksPerSecond = 100
+	cost "github.com/paidonce/paidonce/integration/stack/usage"
+)
 
 // cpu is the processor time of processes so far.
 type cpu struct{ worker, postgres, nats, bank time.Duration }
@@ -23,47 +22,6 @@ func (c cpu) minus(o cpu) cpu {
 }
 
 func (c cpu) total() time.Duration { return c.worker + c.postgres + c.nats + c.bank }
-
-// processCPU reads what a process used, and with ended also what its children did that have ended.
-func processCPU(pid int, ended bool) (used time.Duration, parent int, err error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, 0, fmt.Errorf("read processor time: %w", err)
-	}
-	// The name, in parentheses, may hold anything; what follows it is fields 3 and up.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	number := func(field int) int64 {
-		n, _ := strconv.ParseInt(fields[field-3], 10, 64) // the kernel writes numbers
-		return n
-	}
-	ticks := number(14) + number(15)
-	if ended {
-		ticks += number(16) + number(17)
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, int(number(4)), nil
-}
-
-// treeCPU is that of a process, its children, and those of its children that have ended.
-func treeCPU(root int) (time.Duration, error) {
-	sum, _, err := processCPU(root, true)
-	if err != nil {
-		return 0, err
-	}
-	processes, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, fmt.Errorf("list processes: %w", err)
-	}
-	for _, entry := range processes {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		if used, parent, err := processCPU(pid, false); err == nil && parent == root {
-			sum += used
-		}
-	}
-	return sum, nil
-}
 
 // memory is the resident memory of a process now.
 func memory(pid int) (int64, error) {
@@ -88,17 +46,17 @@ type usage struct {
 func (s *stage) usage(ctx context.Context, worker *child) (u usage, err error) {
 	u.stage = s
 	if worker != nil {
-		if u.cpu.worker, _, err = processCPU(worker.PID(), false); err != nil {
+		if u.cpu.worker, _, err = cost.Process(worker.PID(), false); err != nil {
 			return u, err
 		}
 	}
-	if u.cpu.bank, _, err = processCPU(s.bank.PID(), false); err != nil {
+	if u.cpu.bank, _, err = cost.Process(s.bank.PID(), false); err != nil {
 		return u, err
 	}
-	if u.cpu.nats, _, err = processCPU(s.bench.nats.PID(), false); err != nil {
+	if u.cpu.nats, _, err = cost.Process(s.bench.nats.PID(), false); err != nil {
 		return u, err
 	}
-	if u.cpu.postgres, err = treeCPU(s.bench.postgres.PID()); err != nil {
+	if u.cpu.postgres, err = cost.Tree(s.bench.postgres.PID()); err != nil {
 		return u, err
 	}
 	// An id is assigned to a transaction by its first write, so ids count the commits that cost something.
