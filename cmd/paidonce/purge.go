@@ -113,6 +113,7 @@ func (s *session) purge() *cobra.Command {
 	flags.StringVar(&olderThan, "older-than", "", "how long ago the outcome was, as 90d or 2160h; at least 1d (needed)")
 	flags.StringVar(&act.archive, "archive", "", "new file, .jsonl.gz or .jsonl.zst, that the payloads are written to first")
 	flags.Int64Var(&act.purge.Limit, "limit", 0, "most payloads to delete (default: all)")
+	flags.IntVar(&act.purge.Ease, "rest", 3, "rest so many times as long as each step took; more is gentler to the workers beside")
 	return command
 }
 
@@ -126,8 +127,8 @@ func (a *purgeAct) read(olderThan string) (err error) {
 			return fmt.Errorf("--archive: %w", err)
 		}
 	}
-	if a.purge.Limit < 0 {
-		return errors.New("--limit must not be negative")
+	if a.purge.Limit < 0 || a.purge.Ease < 1 {
+		return errors.New("--limit must not be negative, and --rest at least 1")
 	}
 	return nil
 }
