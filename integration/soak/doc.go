@@ -1,14 +1,15 @@
-// Command soak attacks paidonce for as long as it is told, the way reality does: two workers, Postgres, NATS and two hostile banks on one
+// Command soak attacks paidonce for as long as it is told, the way reality does: two workers, Postgres, NATS and three hostile banks on one
 // machine, a mixed load from several sources, and random faults of all kinds on top of each other:
 //
 //   - workers killed (SIGKILL), frozen past their lease (SIGSTOP), told to stop (SIGTERM) and started again;
 //   - Postgres: backends terminated, immediate shutdown and restart, read-only for a while;
 //   - NATS: SIGKILL and restart on the same store;
-//   - the network between the workers and each of the four: cut, delayed, halved, swallowed, deaf, refused, and (but for Postgres, whose
-//     protocol trusts TCP) repeated.
+//   - the network between the workers and each of the five: cut, delayed, halved, swallowed, deaf, refused, and (but for Postgres, whose
+//     protocol trusts TCP, and the two odd banks) repeated.
 //
-// One bank is the reference bank. The other one is odd but true to its profile: its keys last for 40 seconds, of two requests with the same
-// key at the same time it executes both, and a finished duplicate is answered by 409 with a link.
+// One bank is the reference bank. The other two are odd but true to their profiles. One keeps its keys for 40 seconds, executes both of two
+// requests with the same key at the same time, and answers a finished duplicate by 409 with a link. To the other one keys mean nothing at all:
+// it executes whatever reaches it, and can be asked reliably what that was.
 //
 //	go run ./integration/soak --minutes 30 --seed 7
 //

@@ -48,7 +48,29 @@ func oddIdempotency() *banksim.Idempotency {
 	return &idempotency
 }
 
-// honest takes from a hostility what would break the odd profile: a network that repeats a request while the first one runs.
+const deafPartner = "deafbank"
+
+// deafAdapter declares the deaf bank: keys mean nothing to it, every request that reaches it executes; what it has done can be looked up.
+type deafAdapter struct{ bankclient.Adapter }
+
+// Profile says that nothing in doubt may be sent again.
+func (d deafAdapter) Profile() bankclient.Profile {
+	p := d.Adapter.Profile()
+	p.Adapter, p.Version = "deaf", 1
+	p.HonoursKeys, p.SerialisesDuplicates, p.KeyScope, p.KeyWindow = false, false, "", 0
+	p.LatestArrival, p.VisibilityBound = oddArrival, oddVisibility
+	p.Replay, p.InFlight, p.KeyReuse = "executes again", "executes both", "executes"
+	return p
+}
+
+// deafIdempotency is how the deaf bank treats keys.
+func deafIdempotency() *banksim.Idempotency {
+	idempotency := banksim.ReferenceIdempotency()
+	idempotency.Ignored = true
+	return &idempotency
+}
+
+// honest takes from a hostility what would break the profiles of the odd and the deaf bank: a network that repeats a request.
 func honest(p banksim.Profile) banksim.Profile {
 	for name := range p.Weights {
 		if strings.HasPrefix(name, "delivered_twice") {
@@ -58,12 +80,15 @@ func honest(p banksim.Profile) banksim.Profile {
 	return p
 }
 
-// prepare puts the odd adapter, and a counter that survives its worker, into a child.
+// prepare puts the adapters of the two, and a counter that survives its worker, into a child.
 func prepare(_ string, say func(string)) (underfire.Around, error) {
 	return underfire.Around{
 		Adapter: func(partner string, a bankclient.Adapter) bankclient.Adapter {
-			if partner == oddPartner {
+			switch partner {
+			case oddPartner:
 				return oddAdapter{a}
+			case deafPartner:
+				return deafAdapter{a}
 			}
 			return a
 		},

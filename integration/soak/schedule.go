@@ -19,6 +19,7 @@ const (
 	toBroker  target = "network to nats"
 	toBank    target = "network to the reference bank"
 	toOddBank target = "network to the odd bank"
+	toDeaf    target = "network to the deaf bank"
 )
 
 // fault is one entry of the schedule.
@@ -56,7 +57,7 @@ func arsenal() map[target][]kindOf {
 		worker0: worker, worker1: worker,
 		database: {{"terminate", 0, 4}, {"crash", time.Second, 2}, {"read_only", 2 * time.Second, 1}},
 		broker:   {{"kill", 1500 * time.Millisecond, 1}},
-		toLedger: network, toBroker: repeats, toBank: repeats, toOddBank: network,
+		toLedger: network, toBroker: repeats, toBank: repeats, toOddBank: network, toDeaf: network,
 	}
 }
 
@@ -68,7 +69,7 @@ func targets() []struct {
 	return []struct {
 		target target
 		weight int
-	}{{worker0, 4}, {worker1, 4}, {database, 3}, {broker, 1}, {toLedger, 2}, {toBroker, 2}, {toBank, 2}, {toOddBank, 2}}
+	}{{worker0, 4}, {worker1, 4}, {database, 3}, {broker, 1}, {toLedger, 2}, {toBroker, 2}, {toBank, 2}, {toOddBank, 2}, {toDeaf, 2}}
 }
 
 // meanGap is the mean time between two faults.

@@ -69,6 +69,13 @@ func TestOddProfile_IsValidAndTrue(t *testing.T) {
 	if p.VisibilityBound < longestBankDelay {
 		t.Error("the bank hides for longer than declared")
 	}
+	deaf := deafAdapter{reference.New()}.Profile()
+	if err := deaf.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if deaf.HonoursKeys || !deafIdempotency().Ignored || !deaf.LookUpConsistent || deaf.LatestArrival != p.LatestArrival || deaf.VisibilityBound != p.VisibilityBound {
+		t.Errorf("%+v, %+v", deaf, deafIdempotency())
+	}
 	b := banksim.New(banksim.Options{})
 	if weights := honest(b.Profile()).Weights; len(weights) == 0 || weights["delivered_twice"]+weights["delivered_twice_last"] != 0 {
 		t.Error("requests reach the odd bank twice at the same time")

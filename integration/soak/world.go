@@ -27,11 +27,12 @@ const (
 	referencePartner = "northbank"
 	referenceRoute   = "gbp-fps"
 	oddRoute         = "gbp-odd"
+	deafRoute        = "gbp-deaf"
 )
 
 func lanes() []proof.Lane {
 	return []proof.Lane{{Source: "wallet", Route: referenceRoute}, {Source: "shop", Route: oddRoute},
-		{Source: "payroll", Route: referenceRoute}, {Source: "wallet", Route: oddRoute}}
+		{Source: "payroll", Route: referenceRoute}, {Source: "wallet", Route: oddRoute}, {Source: "payroll", Route: deafRoute}}
 }
 
 // world is everything that is attacked.
@@ -103,19 +104,20 @@ func (w *world) execute(ctx context.Context, statement string) error {
 }
 
 func (w *world) startBanks(ctx context.Context, o options) error {
-	for i, idempotency := range []*banksim.Idempotency{nil, oddIdempotency()} {
+	for i, idempotency := range []*banksim.Idempotency{nil, oddIdempotency(), deafIdempotency()} {
 		b, err := arena.StartBank(ctx, w.urls.Superuser, banksim.Options{Seed: o.seed + uint64(i), MaxDelay: longestBankDelay, Idempotency: idempotency})
 		if err != nil {
 			return err
 		}
 		w.banks = append(w.banks, b)
 	}
-	return w.banks[1].SetProfile(honest(w.banks[1].Profile()))
+	return errors.Join(w.banks[1].SetProfile(honest(w.banks[1].Profile())), w.banks[2].SetProfile(honest(w.banks[2].Profile())))
 }
 
 func (w *world) startProxies(context.Context, options) error {
 	for name, address := range map[target]string{
 		toLedger: w.urls.Worker, toBroker: w.nats.URL(), toBank: w.banks[0].URL, toOddBank: w.banks[1].URL,
+		toDeaf: w.banks[2].URL,
 	} {
 		at, err := url.Parse(address)
 		if err != nil {
@@ -152,6 +154,7 @@ func (w *world) configure(ctx context.Context, _ options) error {
 		Partners: []arena.Partner{
 			{ID: referencePartner, Route: referenceRoute, BaseURL: w.through(toBank, w.banks[0].URL)},
 			{ID: oddPartner, Route: oddRoute, BaseURL: w.through(toOddBank, w.banks[1].URL)},
+			{ID: deafPartner, Route: deafRoute, BaseURL: w.through(toDeaf, w.banks[2].URL)},
 		},
 	}.Write(w.held.Path())
 	if err != nil {
@@ -173,8 +176,8 @@ func (w *world) connect(ctx context.Context, _ options) error {
 }
 
 func (w *world) places() proof.Places {
-	return proof.Places{LedgerURL: w.urls.Superuser, BrokerURL: w.witness, Routes: []string{referenceRoute, oddRoute},
-		BankURLs: []string{w.banks[0].ControlURL, w.banks[1].ControlURL}}
+	return proof.Places{LedgerURL: w.urls.Superuser, BrokerURL: w.witness, Routes: []string{referenceRoute, oddRoute, deafRoute},
+		BankURLs: []string{w.banks[0].ControlURL, w.banks[1].ControlURL, w.banks[2].ControlURL}}
 }
 
 func (w *world) stop() error {
