@@ -27,6 +27,8 @@ const childVariable = "PAIDONCE_ARENA_WORKER"
 type Order struct {
 	Config string `json:"config"`          // file
 	Detail string `json:"detail,omitzero"` // for the program's own Prepare
+
+	Program string `json:"-"` // to execute; default: this one
 }
 
 // Prepare makes what stands around the parts of a child's worker. say writes a line that the parent hears even when the child is killed right
@@ -82,17 +84,20 @@ type Worker struct {
 	hearing sync.WaitGroup
 }
 
-// StartWorker executes this program again as a worker. hear gets each line that it says; it is called from one goroutine.
+// StartWorker executes this program again as a worker, or another one that knows the same orders. hear gets each line that it says; it is called from one goroutine.
 func StartWorker(order Order, log io.Writer, hear func(line string)) (*Worker, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+	if order.Program == "" {
+		this, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		order.Program = this
 	}
 	text, err := json.Marshal(order)
 	if err != nil {
 		return nil, fmt.Errorf("write the order: %w", err)
 	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(order.Program)
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text), "GOMAXPROCS=2")
 	cmd.Stderr = log
 	stack.OwnGroup(cmd)

@@ -20,6 +20,7 @@ import (
 var (
 	allCells = flag.Bool("all", false, "every cell of the matrix instead of a slice")
 	oneCell  = flag.String("cell", "", "only the cells whose name contains this")
+	previous = flag.String("previous", "", "the commit of another version, whose program runs beside in the place of the stand-in")
 	lanes    = flag.Int("lanes", 8, "cells that run at the same time")
 )
 
@@ -33,9 +34,10 @@ func TestMain(m *testing.M) {
 
 // TestB8_KilledAtEveryStep: SIGKILL at every step of the life of a withdrawal ends in an outcome, or parked with evidence, and pays once.
 func TestB8_KilledAtEveryStep(t *testing.T) {
+	other := buildOther(t, *previous)
 	cells := matrix(*allCells || *oneCell != "")
 	cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.name(), *oneCell) })
-	if !*allCells && *oneCell == "" {
+	if !*allCells && *oneCell == "" && other == "" {
 		// Where an attempt was refused before execution and the stand-in for a newer version gets the operation first, it cannot render it and parks it,
 		// which is right and not what these cells want: which of the two is first is chance. -all runs them.
 		cells = slices.DeleteFunc(cells, func(c cell) bool {
@@ -79,6 +81,7 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 	var keys, parked atomic.Int64
 	for n := range count {
 		l := newLane(t, n, nats, roles, publisher)
+		l.other = other
 		running.Go(func() {
 			for c := range todo {
 				t.Run(c.name(), func(t *testing.T) {

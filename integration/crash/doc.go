@@ -6,7 +6,7 @@
 // request has arrived and before anything is done with it.
 //
 // A cell of the matrix is a point, a behaviour of the bank, and who takes over: the same worker started again, or a second one that
-// was running beside it, with another renderer for new operations, in the place of another version. Each cell has keys of its own. Cells of
+// was running beside it, with another renderer for new operations, in the place of another version (or, with -previous, another version indeed). Each cell has keys of its own. Cells of
 // different lanes run at the same time; a lane has its own route, partner, bank and database, so that nobody but its own workers helps.
 //
 // Every cell must reach its point, and end in the outcome that the bank's behaviour leads to. The bank executes at most once, exactly once
@@ -15,4 +15,5 @@
 //	go test ./integration/crash                # a slice
 //	go test ./integration/crash -all           # every cell
 //	go test ./integration/crash -cell 'record:before/calm/restart'
+//	go test ./integration/crash -all -previous v1.2.0   # beside the worker of that version, built from the history of this clone
 package crash

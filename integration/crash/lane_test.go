@@ -45,6 +45,7 @@ type lane struct {
 	person         *ledger.Ledger
 	publisher      *queue.Publisher
 	log            *os.File
+	other          string // program of another version; "" = this one stands in for it
 
 	all proof.Publication
 
@@ -96,12 +97,21 @@ func newLane(t *testing.T, n int, nats *stack.NATS, roles stack.NATSRoles, publi
 
 // start starts a worker of this lane.
 func (l *lane) start(o order, hear func(string)) (*arena.Worker, error) {
+	return l.startProgram("", o, hear)
+}
+
+// startBeside starts the worker of another version, or what stands in for it.
+func (l *lane) startBeside() (*arena.Worker, error) {
+	return l.startProgram(l.other, order{Newer: l.other == ""}, func(string) {})
+}
+
+func (l *lane) startProgram(program string, o order, hear func(string)) (*arena.Worker, error) {
 	o.Partner, o.Route, o.Broker = l.partner, l.route, l.brokerAddress
 	detail, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	return arena.StartWorker(arena.Order{Config: l.config, Detail: string(detail)}, l.log, hear)
+	return arena.StartWorker(arena.Order{Config: l.config, Detail: string(detail), Program: program}, l.log, hear)
 }
 
 // publish publishes one key of a behaviour and arms the bank for it.
@@ -199,7 +209,7 @@ func (l *lane) die(ctx context.Context, c cell) ([]uuid.UUID, error) {
 		if err := l.awaitRelay(ctx, hit); err != nil { // so that the armed one is the relay
 			return nil, err
 		}
-		other, err := l.start(order{Newer: true}, func(string) {})
+		other, err := l.startBeside()
 		if err != nil {
 			return nil, err
 		}
