@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,7 @@ type Event struct {
 	Body        []byte
 	TraceParent string // default none
 	Ref         int64  // the outbox's own name for the row
+	Broken      error  // why there is nothing to publish; default nothing is wrong
 }
 
 // Outbox is where events wait. Unpublished gives the oldest event per key first and at most one per key in a batch, so that an event
@@ -44,13 +46,19 @@ type RelayOptions struct {
 }
 
 // Relay publishes the outbox: read, publish, wait for every confirmation, mark, and only then read again. An event whose mark is lost
-// is published again with the same id.
+// is published again with the same id. An event that cannot be published as it is, because it is broken or the broker refuses it, is held back,
+// and so are the later ones of its key, which must not overtake it. All others go on.
 type Relay struct {
 	confirm confirmer
 	outbox  Outbox
 	opts    RelayOptions
 	wake    chan struct{}
+	held    map[int64]bool // by Ref, as of the last round
+	count   atomic.Int64   // of them
 }
+
+// Held is how many events are held back. Alert at 1: a person must look, and a program must learn to render them.
+func (r *Relay) Held() int { return int(r.count.Load()) }
 
 // NewRelay uses a connection for publishing.
 func NewRelay(nc *nats.Conn, outbox Outbox, opts RelayOptions) (*Relay, error) {
@@ -121,29 +129,35 @@ func (r *Relay) idle(ctx context.Context) {
 
 // round relays one batch and returns how many of its events are published and marked.
 func (r *Relay) round(ctx context.Context) (int, error) {
-	events, err := r.outbox.Unpublished(ctx, r.opts.Batch)
+	found, err := r.outbox.Unpublished(ctx, r.opts.Batch+len(r.held)) // what is held back takes nobody's place
 	if err != nil {
 		return 0, fmt.Errorf("read outbox: %w", err)
 	}
-	if len(events) == 0 {
-		return 0, nil
-	}
-	msgs := make([]*nats.Msg, len(events))
-	for i, e := range events {
-		if msgs[i], err = e.msg(); err != nil {
-			return 0, err
+	held := make(map[int64]bool)
+	events, msgs := make([]Event, 0, len(found)), make([]*nats.Msg, 0, len(found))
+	for _, e := range found {
+		msg, err := e.msg()
+		if err != nil {
+			r.hold(held, e, err)
+			continue
 		}
+		events, msgs = append(events, e), append(msgs, msg)
 	}
 
 	var errs []error
 	refs := make([]int64, 0, len(events))
 	for i, c := range r.confirm.publishAll(ctx, msgs) {
-		if c.err == nil {
+		switch {
+		case c.err == nil:
 			refs = append(refs, events[i].Ref)
-		} else if len(errs) == 0 {
+		case refused(c.err):
+			r.hold(held, events[i], c.err)
+		case len(errs) == 0:
 			errs = append(errs, fmt.Errorf("publish event %s: %w", events[i].ID, c.err)) // the others mostly say the same
 		}
 	}
+	r.held = held
+	r.count.Store(int64(len(held)))
 	if len(refs) > 0 {
 		if err := r.outbox.MarkPublished(ctx, refs); err != nil {
 			return 0, fmt.Errorf("mark %d events: %w", len(refs), err)
@@ -152,7 +166,18 @@ func (r *Relay) round(ctx context.Context) (int, error) {
 	return len(refs), errors.Join(errs...)
 }
 
+// hold keeps an event back, and says so the first time.
+func (r *Relay) hold(held map[int64]bool, e Event, err error) {
+	held[e.Ref] = true
+	if !r.held[e.Ref] {
+		r.opts.Log.Error().Err(err).Str("event", e.ID).Msg("event cannot be published: it is held back, with all later ones of its key")
+	}
+}
+
 func (e Event) msg() (*nats.Msg, error) {
+	if e.Broken != nil {
+		return nil, e.Broken
+	}
 	if e.ID == "" || !strings.HasPrefix(e.Subject, eventsPrefix) {
 		return nil, fmt.Errorf("event %q: without an id or outside of %s>", e.ID, eventsPrefix)
 	}

@@ -207,6 +207,34 @@ func TestRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
+// TestRelay_ABrokenEventHoldsBackItsKeyOnly: one that cannot be rendered, one outside of the stream's subjects and one that the broker refuses.
+func TestRelay_ABrokenEventHoldsBackItsKeyOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{})
+	b := &box{}
+	for _, key := range []string{"unrendered", "elsewhere", "refused"} {
+		b.put(key, 2)
+	}
+	b.events[0].Broken = errors.New("cannot be rendered")
+	b.events[2].Subject = "withdrawals.jobs.gbp-fps.wallet"
+	b.events[4].Body = make([]byte, r.pub.MaxPayload()+1)
+	b.put("good", 3)
+	b.put("fine", 2)
+	relay := r.runRelay(b, RelayOptions{Batch: 1, Poll: 10 * time.Millisecond}) // what is held back takes nobody's place
+	eventually(t, "the others", func() bool { return b.open() == 6 })
+	eventually(t, "counted", func() bool { return relay.Held() == 3 })
+	if bodies := r.eventBodies(); !slices.Equal(bodies, []string{"good 6", "good 7", "good 8", "fine 9", "fine 10"}) {
+		t.Errorf("events %v", bodies)
+	}
+	b.mu.Lock() // a newer program renders them
+	for i := range 6 {
+		b.events[i].Broken, b.events[i].Subject, b.events[i].Body = nil, b.events[1].Subject, fmt.Appendf(nil, "late%d %d", i/2, i)
+	}
+	b.mu.Unlock()
+	eventually(t, "published", func() bool { return b.open() == 0 && relay.Held() == 0 })
+	checkEvents(t, r.eventBodies(), 11)
+}
+
 func TestRelay_MessageIDIsTheEventID(t *testing.T) {
 	t.Parallel()
 	m, err := Event{ID: "event-7", Subject: "withdrawals.events.gbp-fps.wallet.settled", TraceParent: "00-a-b-01"}.msg()

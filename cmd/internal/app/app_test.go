@@ -60,6 +60,23 @@ func TestRenderEvent(t *testing.T) {
 	}
 }
 
+// unrendered is an outbox whose first event no program can render.
+type unrendered struct{ unpublished }
+
+func (unrendered) Unpublished(context.Context, int) ([]ledger.Event, error) {
+	return []ledger.Event{
+		{Ref: 1, ID: "e1", Type: "accepted", Amount: money.Amount{Minor: 1, Currency: "XTS"}},
+		{Ref: 2, ID: "e2", Type: "accepted", Amount: money.Amount{Minor: 1, Currency: "GBP"}},
+	}, nil
+}
+
+func TestOutbox_WhatCannotBeRenderedIsBrokenAndNoMore(t *testing.T) {
+	events, err := outbox{unrendered{}}.Unpublished(t.Context(), 10)
+	if err != nil || len(events) != 2 || events[0].Broken == nil || events[0].Ref != 1 || events[0].ID != "e1" || events[1].Broken != nil || len(events[1].Body) == 0 {
+		t.Errorf("events %+v, %v", events, err)
+	}
+}
+
 func TestNothingIsPulledBeforeItIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

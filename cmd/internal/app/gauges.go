@@ -51,6 +51,12 @@ func newQueueGauges(nc *nats.Conn, routes []string, registerer prometheus.Regist
 	return g, nil
 }
 
+// heldEvents counts what the relay cannot publish.
+func heldEvents(relay *queue.Relay) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "paidonce_outbox_held_events",
+		Help: "Events that cannot be published and hold back the later ones of their key. Alert at 1."}, func() float64 { return float64(relay.Held()) })
+}
+
 // Run reads until ctx ends. Numbers that cannot be read keep their last value, and paidonce_queue_gauges_read says so.
 func (g *queueGauges) Run(ctx context.Context) error {
 	tick := time.NewTicker(gaugesEvery)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -42,7 +43,7 @@ func (o outbox) Unpublished(ctx context.Context, most int) ([]queue.Event, error
 	events := make([]queue.Event, len(found))
 	for i, e := range found {
 		if events[i], err = render(e); err != nil {
-			return nil, err
+			events[i] = queue.Event{ID: e.ID, Ref: e.Ref, Broken: err}
 		}
 	}
 	return events, nil
@@ -54,6 +55,9 @@ func (o outbox) MarkPublished(ctx context.Context, refs []int64) error {
 }
 
 func render(e ledger.Event) (queue.Event, error) {
+	if _, known := money.Digits(e.Amount.Currency); !known {
+		return queue.Event{}, fmt.Errorf("render event %s: currency %s has no digits that this program knows", e.ID, e.Amount.Currency)
+	}
 	body, err := json.Marshal(event{
 		EventID: e.ID, Type: e.Type, Key: e.Key.String(), OccurredAt: e.OccurredAt.UTC().Format(time.RFC3339Nano),
 		Amount: e.Amount.Decimal(), Currency: e.Amount.Currency, Partner: e.Partner, TransferID: e.TransferID, Code: e.Code,

@@ -182,6 +182,7 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
+	metrics.MustRegister(heldEvents(relay))
 	gauges, err := newQueueGauges(p.publish, routes, metrics, p.log)
 	if err != nil {
 		return err
