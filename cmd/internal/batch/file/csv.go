@@ -54,6 +54,11 @@ func newCSV(r io.Reader, opt Options) (*csvSource, error) {
 		}
 		seen[name] = true
 	}
+	for c := range columnCount {
+		if c.required() && d.Columns != nil && !seen[c.name()] {
+			return nil, fmt.Errorf("open a batch file: the template declares no column %s, and no row can be a payment without it", c.name())
+		}
+	}
 	return &csvSource{lines: newLines(r), opt: opt, dialect: d, dates: dates{location: opt.Location}}, nil
 }
 

@@ -89,6 +89,7 @@ func damageOf(c column, values *[columnCount + 1]string, d Dialect) (code, messa
 }
 
 func amountDamage(value string, d Dialect) (code, message, hint string) {
+	_, plain := plainAmount(value, d.Decimal, d.Thousands)
 	switch {
 	case strings.ContainsAny(value, "$€£¥") || strings.ContainsAny(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"):
 		return "amount_symbol", "has letters or the sign of a currency in it", "only digits and the decimal mark; the currency has its own column"
@@ -97,7 +98,7 @@ func amountDamage(value string, d Dialect) (code, message, hint string) {
 	case strings.IndexByte(value, otherMark(d.Decimal)) >= 0 && d.Thousands != otherMark(d.Decimal):
 		return "amount_mark", "has another decimal mark than the template declares, or marks between thousands",
 			"the template declares " + string(d.Decimal) + " as decimal mark; correct the template or the file"
-	case d.Thousands == 0 && strings.ContainsAny(value, "' \u00a0\u202f") || d.Thousands != 0 && strings.IndexByte(value, d.Thousands) >= 0:
+	case d.Thousands == 0 && strings.ContainsAny(value, "' \u00a0\u202f"), d.Thousands != 0 && !plain && strings.IndexByte(value, d.Thousands) >= 0:
 		return "amount_groups", "has marks between groups of digits that are not where the template declares them", "export the amounts without them"
 	}
 	return "", "", ""

@@ -79,8 +79,8 @@ func (s *painSource) trailer() *Totals { return nil }
 func (s *painSource) next() (Row, error) {
 	if !s.begun {
 		s.begun = true
-		if fault := s.tokens.begin(); fault != nil {
-			return Row{}, fault
+		if err := s.tokens.begin(); err != nil {
+			return Row{}, err
 		}
 	}
 	for {

@@ -107,6 +107,8 @@ func TestPainIsRefused(t *testing.T) {
 		"text between elements":          {[]string{inName, `x` + inName}, "text_unexpected", "PmtInf/CdtTrfTxInf/Cdtr"},
 		"an element inside of text":      {[]string{`E2E-0`, `<b>E2E-0</b>`}, "element_unknown", "PmtInf/CdtTrfTxInf/PmtId/EndToEndId"},
 		"an instruction inside":          {[]string{inName, `<?pay twice?>` + inName}, "xml_instruction", ""},
+		"a declaration behind the begin": {[]string{`<?xml version="1.0" encoding="UTF-8"?>`, "\n" + `<?xml version="1.0" encoding="UTF-8"?>`}, "xml_instruction", ""},
+		"two declarations":               {[]string{`<?xml`, `<?xml version="1.0"?><?xml`}, "xml_instruction", ""},
 		"a NUL by its number":            {[]string{inName, `<Nm>A&#0;</Nm>`}, "xml_syntax", ""},
 		"a value without end":            {[]string{inName, `<Nm>` + strings.Repeat("x", 70<<10) + `</Nm>`}, "too_large", ""},
 		"an end without a begin":         {[]string{inName, inName + `</Nm>`}, "xml_syntax", ""},

@@ -24,6 +24,7 @@ var (
 type tokens struct {
 	decoder *xml.Decoder
 	in      *bounded
+	begun   bool // the first token was read
 }
 
 // bounded gives up when one token does not end. The decoder itself would gather a value of any length.
@@ -59,21 +60,26 @@ func newTokens(r io.Reader) *tokens {
 	return t
 }
 
-// begin judges the first bytes.
-func (t *tokens) begin() *Fault {
+// begin judges the first bytes. The error is a *Fault or the reader's own.
+func (t *tokens) begin() error {
 	first, err := t.in.r.Peek(4)
-	if err != nil && len(first) == 0 {
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case len(first) == 0:
 		return endFault(1, "empty", "there is nothing in the file", "was it exported completely?")
 	}
 	if len(first) >= 3 && string(first[:3]) == "\xef\xbb\xbf" {
 		_, _ = t.in.r.Discard(3)
 		first, _ = t.in.r.Peek(4)
 	}
-	_, fault := checkStart(first)
-	if fault == nil && len(first) >= 3 && string(first[:3]) == "\xef\xbb\xbf" {
-		fault = endFault(1, "bom", "begins with two byte order marks", "remove them: two programs have each put one in front")
+	if len(first) >= 3 && string(first[:3]) == "\xef\xbb\xbf" {
+		return endFault(1, "bom", "begins with two byte order marks", "remove them: two programs have each put one in front")
 	}
-	return fault
+	if _, fault := checkStart(first); fault != nil && fault.Code != "invalid_utf8" && fault.Code != "encoding_latin1" {
+		return fault // four bytes may end in the middle of a character: the decoder judges that
+	}
+	return nil
 }
 
 // next gives a start, an end, text or a comment; io.EOF; a *Fault with End; or the reader's own error.
@@ -83,11 +89,13 @@ func (t *tokens) next() (xml.Token, error) {
 	if err != nil {
 		return nil, t.fault(err)
 	}
+	first := !t.begun
+	t.begun = true
 	switch token := token.(type) {
 	case xml.Directive:
 		return nil, t.end("xml_doctype", "has a document type or another declaration", "send the plain message: nothing is declared in it")
 	case xml.ProcInst:
-		if token.Target != "xml" || t.decoder.InputOffset() > 512 {
+		if token.Target != "xml" || !first {
 			return nil, t.end("xml_instruction", "has a processing instruction", "send the plain message")
 		}
 		return t.next()

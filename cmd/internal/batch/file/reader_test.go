@@ -47,6 +47,12 @@ func TestJ4_ALongLineIsAnErrorWithItsLine(t *testing.T) {
 	if report := mustCheck(t, limit+"\r\n"+limit, FormatNDJSON, plain(), CheckOptions{}); !report.Good() || report.Rows != 2 {
 		t.Errorf("exactly the limit: %s", codes(report))
 	}
+	cells := strings.TrimSuffix(goodRow, "\n")
+	for length, want := range map[int]string{maxLine: "2:text_too_long", maxLine + 1: "2:too_large"} {
+		if report := mustCheck(t, goodHeader+cells+strings.Repeat("x", length-len(cells))+"\n", FormatCSV, plain(), CheckOptions{}); codes(report) != want {
+			t.Errorf("CSV of %d: %s, want %s", length, codes(report), want)
+		}
+	}
 	report = mustCheck(t, goodHeader+goodRow+"r2,"+strings.Repeat("x", 70<<10)+"\n"+goodRow, FormatCSV, plain(), CheckOptions{})
 	if !report.Complete || report.Rows != 3 || codes(report) != "3:too_large" {
 		t.Errorf("CSV: %s", codes(report))
@@ -90,6 +96,13 @@ func TestAFileThatCannotBeReadIsNoShortFile(t *testing.T) {
 			r := io.MultiReader(bytes.NewReader(text[:cut]), iotest.ErrReader(broken))
 			if report, err := Check(context.Background(), r, formatOf(name), opt, check); !errors.Is(err, broken) {
 				t.Errorf("%s cut at %d: err %v, report %v", name, cut, err, codes(report))
+			}
+			reader, err := Open(io.MultiReader(bytes.NewReader(text[:cut]), iotest.ErrReader(broken)), formatOf(name), opt)
+			for err == nil || errors.As(err, new(*Fault)) {
+				_, err = reader.Next()
+			}
+			if _, again := reader.Next(); !errors.Is(err, broken) || !errors.Is(again, broken) {
+				t.Errorf("%s cut at %d: Next gives %v, then %v", name, cut, err, again)
 			}
 		}
 	}
@@ -157,7 +170,7 @@ func TestPolicyOfTheRoute(t *testing.T) {
 		",cust-1,50.00,EUR,A N Example,GB33BUKB20201555555555\n" +
 		"eur-sct,cust-1,50.00,GBP,A N Example,GB33BUKB20201555555555\n"
 	report := mustCheck(t, text, FormatCSV, opt, CheckOptions{})
-	if codes(report) != "3:route_limit 4:route_currency 5:unknown_route" || asked != 2 {
+	if codes(report) != "3:route_limit 4:route_currency 5:unknown_route" || asked != 2 || report.Bad != 3 || report.Faults[0].Row != 2 {
 		t.Errorf("%s, asked %d times", codes(report), asked)
 	}
 	opt.Route = ""
@@ -279,6 +292,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"a trailer with a delimiter":   {FormatCSV, func(o *Options) { o.Dialect.Trailer = "the,end" }},
 		"a column twice":               {FormatCSV, func(o *Options) { o.Dialect.Columns = []string{"iban", "iban"} }},
 		"a column nobody knows":        {FormatCSV, func(o *Options) { o.Dialect.Columns = []string{"colour"} }},
+		"a template without amounts":   {FormatCSV, func(o *Options) { o.Dialect.Columns = []string{"debtor_account", "currency", "name", "iban"} }},
 		"an element that must count":   {FormatPain00103, func(o *Options) { o.Ignore = []string{"ChqInstr"} }},
 	} {
 		opt := plain()
