@@ -105,7 +105,7 @@ func (s *session) root() *cobra.Command {
 	flags.StringVarP(&s.format, "output", "o", string(cli.FormatTable), "table, json, jsonl or csv")
 	s.must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cli.Formats(), cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(
-		s.worker(), s.gateway(), s.runProcesses(), s.migrate(), s.enqueue(), s.ops(), s.dead(), s.events(), s.pause(), s.resume(),
+		s.worker(), s.gateway(), s.runProcesses(), s.migrate(), s.enqueue(), s.batch(), s.ops(), s.dead(), s.events(), s.pause(), s.resume(),
 		s.operators(), s.proposals(), s.audit(), s.purge(),
 		s.partners(), s.doctor(), s.prove(), s.config(), s.recover(), s.version(), s.completion(),
 	)

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/paidonce/paidonce/cmd/internal/batch"
+	"github.com/paidonce/paidonce/cmd/internal/batch/file"
+	"github.com/paidonce/paidonce/cmd/internal/config"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// OpenBatch gives the batch runs of a ledger, and what closes their connections.
+func OpenBatch(ctx context.Context, c *config.Config, l *ledger.Ledger, desk *operate.Service) (*batch.Service, func(), error) {
+	url, err := c.ConnectURL()
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+	if err != nil {
+		return nil, nil, err
+	}
+	return batch.New(l, pool, desk, batch.Options{Partners: partnersByRoute(c)}), pool.Close, nil
+}
+
+// BatchRoutes is the policy of the routes for rows of a source, as the worker judges jobs. A route that the source may not use is none to it.
+// nil = the settings name no routes, so that nothing can be judged.
+func BatchRoutes(c *config.Config, source string) func(string) (file.Policy, bool) {
+	if len(c.Routes) == 0 {
+		return nil
+	}
+	policies := map[string]file.Policy{}
+	for name, route := range c.Routes {
+		if s, named := c.Sources[source]; len(c.Sources) > 0 && (!named || !slices.Contains(s.Routes, name)) {
+			continue
+		}
+		policy := file.Policy{Currencies: route.Currencies}
+		for _, limit := range maxAmounts(route) {
+			if policy.MaxMinor == nil {
+				policy.MaxMinor = map[string]int64{}
+			}
+			policy.MaxMinor[limit.Currency] = limit.Minor
+		}
+		policies[name] = policy
+	}
+	return func(route string) (file.Policy, bool) {
+		policy, known := policies[route]
+		return policy, known
+	}
+}
+
+// BatchRate is the rate that a run over a route is enqueued at, unless somebody says otherwise: that of its partner. 0 = none.
+func BatchRate(c *config.Config, route string) int {
+	if r := c.Routes[route]; r != nil && c.Partners[r.Partner] != nil {
+		return c.Partners[r.Partner].RateLimit
+	}
+	return 0
+}

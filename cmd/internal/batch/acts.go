@@ -1,0 +1,221 @@
+package batch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+)
+
+// Names of the acts in the audit log.
+const (
+	ActSubmit = "batch_submit"
+	ActPause  = "batch_pause"
+	ActResume = "batch_resume"
+	ActCancel = "batch_cancel"
+)
+
+// submitAct releases a run. What a second person agrees to are the digests and totals of what is on record.
+type submitAct struct {
+	s   *Service
+	run Run
+	dry bool // the run is not on record
+}
+
+// Name implements operate.Act.
+func (a *submitAct) Name() string { return ActSubmit }
+
+// Role implements operate.Act.
+func (a *submitAct) Role() operate.Role { return operate.RoleOperator }
+
+// Target implements operate.Act.
+func (a *submitAct) Target() string { return a.run.RunKey }
+
+// Content implements operate.Act.
+func (a *submitAct) Content() ([]byte, error) {
+	return json.Marshal(struct {
+		Run           string           `json:"run"`
+		ID            string           `json:"id"`
+		Source        string           `json:"source"`
+		Route         string           `json:"route,omitzero"`
+		Format        string           `json:"format"`
+		NotBefore     string           `json:"not_before,omitzero"`
+		Rows          int              `json:"rows"`
+		Sums          map[string]int64 `json:"sums_minor"`
+		Digest        string           `json:"digest"`
+		ContentDigest string           `json:"content_digest"`
+		Again         bool             `json:"again,omitzero"`
+		Duplicates    int              `json:"duplicates,omitzero"`
+	}{
+		a.run.RunKey, a.run.ID.String(), a.run.Source, a.run.Route, string(a.run.Format), stamp(a.run.NotBefore), a.run.Rows, a.run.Sums,
+		hex.EncodeToString(a.run.Digest[:]), hex.EncodeToString(a.run.ContentDigest[:]), a.run.AgainReason != "", a.run.Duplicates,
+	}, json.Deterministic(true))
+}
+
+// Weight implements operate.Act.
+func (a *submitAct) Weight() operate.Weight {
+	return operate.Weight{Count: a.run.Rows, Amounts: a.run.Sums, Always: a.run.AgainReason != ""}
+}
+
+// Check implements operate.Checker.
+func (a *submitAct) Check(ctx context.Context, _ operate.Operator) error {
+	if a.dry {
+		return nil
+	}
+	return a.s.refuseState(ctx, a.run.RunKey, Waiting, Released, Paused)
+}
+
+// Run implements operate.Act.
+func (a *submitAct) Run(ctx context.Context, by operate.Operator) (string, error) {
+	return a.s.setState(ctx, a.run, by, Waiting, Released)
+}
+
+// stateAct pauses or resumes the enqueueing of a run.
+type stateAct struct {
+	s        *Service
+	run      Run
+	name     string
+	from, to State
+}
+
+// Name implements operate.Act.
+func (a *stateAct) Name() string { return a.name }
+
+// Role implements operate.Act.
+func (a *stateAct) Role() operate.Role { return operate.RoleOperator }
+
+// Target implements operate.Act.
+func (a *stateAct) Target() string { return a.run.RunKey }
+
+// Content implements operate.Act.
+func (a *stateAct) Content() ([]byte, error) { return contentOf(&a.run) }
+
+// Weight implements operate.Act.
+func (a *stateAct) Weight() operate.Weight { return operate.Weight{} }
+
+// Check implements operate.Checker.
+func (a *stateAct) Check(ctx context.Context, _ operate.Operator) error {
+	return a.s.refuseState(ctx, a.run.RunKey, a.from, a.to)
+}
+
+// Run implements operate.Act.
+func (a *stateAct) Run(ctx context.Context, by operate.Operator) (string, error) {
+	return a.s.setState(ctx, a.run, by, a.from, a.to)
+}
+
+func contentOf(run *Run) ([]byte, error) {
+	return json.Marshal(struct {
+		Run string `json:"run"`
+		ID  string `json:"id"`
+	}{run.RunKey, run.ID.String()}, json.Deterministic(true))
+}
+
+// refuseState refuses an act that the run's state does not allow.
+func (s *Service) refuseState(ctx context.Context, runKey string, allowed ...State) error {
+	run, err := s.Run(ctx, runKey)
+	if err != nil {
+		return err
+	}
+	for _, state := range allowed {
+		if run.State == state {
+			return nil
+		}
+	}
+	return operate.Refuse("run_is_"+string(run.State), "run %s is %s, by %s at %s", run.RunKey, run.State, run.ChangedBy, stamp(run.ChangedAt))
+}
+
+func (s *Service) setState(ctx context.Context, run Run, by operate.Operator, from, to State) (string, error) {
+	outcome := operate.OutcomeNoEffect
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if err := lockRun(ctx, tx, run.ID, false); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `UPDATE batch_runs SET state = $2, changed_at = now(), changed_by = $3 WHERE id = $1 AND state = $4`, run.ID, to, by.Name, from)
+		if tag.RowsAffected() == 1 {
+			outcome = operate.OutcomeDone
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("set run %s to %s: %w", run.RunKey, to, err)
+	}
+	return outcome, nil
+}
+
+// release asks the desk for the release of a run that is not released yet.
+func (s *Service) release(ctx context.Context, sub Submission, out *Submitted) error {
+	switch out.Run.State {
+	case Released:
+		return nil
+	case Paused:
+		return fmt.Errorf("%w by %s at %s: `paidonce batch resume %s` goes on", ErrPaused, out.Run.ChangedBy, stamp(out.Run.ChangedAt), out.Run.RunKey)
+	case Cancelled:
+		return fmt.Errorf("%w by %s at %s: choose another run key", ErrCancelled, out.Run.ChangedBy, stamp(out.Run.ChangedAt))
+	}
+	done, err := s.desk.Do(ctx, operate.Request{By: sub.By, Reason: sub.Reason, Act: &submitAct{s: s, run: out.Run, dry: sub.DryRun && !out.Found}, DryRun: sub.DryRun})
+	out.Waits, out.Proposal = done.Waits, done.Proposal
+	if err != nil || sub.DryRun {
+		return err
+	}
+	s.at(ctx, pointReleased)
+	out.Run, err = s.Run(ctx, out.Run.RunKey)
+	return err
+}
+
+// Release goes on with a run that is on record: it releases what a second person has agreed to meanwhile, and ends a pause.
+func (s *Service) Release(ctx context.Context, runKey string, by operate.Operator, reason string) (Submitted, error) {
+	run, err := s.Run(ctx, runKey)
+	if err != nil {
+		return Submitted{}, err
+	}
+	out := Submitted{Run: run, Found: true}
+	if run.State == Paused {
+		act := &stateAct{s: s, run: run, name: ActResume, from: Paused, to: Released}
+		if _, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act}); err != nil {
+			return out, err
+		}
+		out.Run, err = s.Run(ctx, runKey)
+		return out, err
+	}
+	return out, s.release(ctx, Submission{By: by, Reason: reason}, &out)
+}
+
+// Pause stops the enqueueing of a run that is released.
+func (s *Service) Pause(ctx context.Context, runKey string, by operate.Operator, reason string) (Run, error) {
+	run, err := s.Run(ctx, runKey)
+	if err != nil {
+		return run, err
+	}
+	act := &stateAct{s: s, run: run, name: ActPause, from: Released, to: Paused}
+	if _, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act}); err != nil {
+		return run, err
+	}
+	return s.Run(ctx, runKey)
+}
+
+// Approve agrees to the release of a run as it is on record now. The proposal must be for exactly that.
+func (s *Service) Approve(ctx context.Context, runKey string, by operate.Operator, reason string) (Run, operate.Proposal, error) {
+	run, err := s.Run(ctx, runKey)
+	if err != nil {
+		return run, operate.Proposal{}, err
+	}
+	proposals, err := s.desk.Proposals(ctx, operate.ProposalFilter{Act: ActSubmit, Target: runKey, Limit: 1})
+	if err != nil {
+		return run, operate.Proposal{}, err
+	}
+	if len(proposals) == 0 {
+		return run, operate.Proposal{}, operate.ErrNoProposal
+	}
+	content, err := (&submitAct{s: s, run: run}).Content()
+	if err != nil {
+		return run, proposals[0], err
+	}
+	digest := sha256.Sum256(append([]byte(ActSubmit+"\n"), content...)) // as the desk makes it
+	approved, err := s.desk.Approve(ctx, by, proposals[0].ID, digest[:], reason)
+	return run, approved, err
+}

@@ -1,0 +1,134 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+)
+
+// codeCancelled is the reason that the operations of a cancelled run end with.
+const codeCancelled = "run_cancelled"
+
+const cancelPage = 4096
+
+// Ended says what a cancellation came to.
+type Ended struct {
+	Run       Run
+	Never     int // rows that are never enqueued
+	Cancelled int // operations that nobody had begun, ended now
+	Left      int // rows whose operations were begun, or are in doubt, or had their outcome before
+}
+
+type cancelAct struct {
+	s     *Service
+	run   Run
+	ended Ended
+}
+
+// Name implements operate.Act.
+func (a *cancelAct) Name() string { return ActCancel }
+
+// Role implements operate.Act.
+func (a *cancelAct) Role() operate.Role { return operate.RoleOperator }
+
+// Target implements operate.Act.
+func (a *cancelAct) Target() string { return a.run.RunKey }
+
+// Content implements operate.Act.
+func (a *cancelAct) Content() ([]byte, error) { return contentOf(&a.run) }
+
+// Weight implements operate.Act: money that stays needs no second person.
+func (a *cancelAct) Weight() operate.Weight { return operate.Weight{} }
+
+// Run implements operate.Act.
+func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error) {
+	if err := a.s.endRun(ctx, a.run.ID, by.Name); err != nil {
+		return "", err
+	}
+	// Nothing is recorded any more: whoever records looks at the run under its lock.
+	if _, err := a.s.db.Exec(ctx, `DELETE FROM batch_parts WHERE run_id = $1`, a.run.ID); err != nil {
+		return "", fmt.Errorf("remove the parts: %w", err)
+	}
+	recorded := 0
+	for after := 0; ; {
+		keys, last, err := a.s.keysAfter(ctx, a.run.ID, after, cancelPage)
+		if err != nil {
+			return "", err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		n, err := a.s.ledger.CancelManyIfOpen(ctx, keys, codeCancelled)
+		a.ended.Cancelled += n
+		if err != nil {
+			return operate.OutcomePartial, err
+		}
+		recorded += len(keys)
+		after = last
+	}
+	a.ended.Never, a.ended.Left = a.run.Rows-recorded, recorded-a.ended.Cancelled
+	if a.ended.Left > 0 {
+		return operate.OutcomePartial, nil
+	}
+	return operate.OutcomeDone, nil
+}
+
+// endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another.
+func (s *Service) endRun(ctx context.Context, id uuid.UUID, by string) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if err := lockRun(ctx, tx, id, false); err != nil {
+			return err
+		}
+		// With a snapshot of its own, which holds what was recorded while we waited for the lock.
+		_, err := tx.Exec(ctx, `UPDATE batch_runs SET state = 'cancelled', changed_at = now(), changed_by = $2,
+			content_guard = CASE WHEN EXISTS (SELECT FROM batch_rows WHERE run_id = $1) THEN content_guard END WHERE id = $1 AND state <> 'cancelled'`, id, by)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cancel the run: %w", err)
+	}
+	return nil
+}
+
+// lockRun is taken shared by whoever records rows, and alone by whoever changes the state of a run: nothing is recorded after that. It is not the
+// lock of the row, which those who share it may hold among them for ever, while this one has a queue.
+func lockRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, shared bool) error {
+	statement := `SELECT pg_advisory_xact_lock(hashtextextended('paidonce batch run ' || $1, 0))`
+	if shared {
+		statement = `SELECT pg_advisory_xact_lock_shared(hashtextextended('paidonce batch run ' || $1, 0))`
+	}
+	_, err := tx.Exec(ctx, statement, id.String())
+	return err
+}
+
+// keysAfter reads the keys of rows behind n, in the order of the rows.
+func (s *Service) keysAfter(ctx context.Context, run uuid.UUID, n, limit int) (keys []uuid.UUID, last int, err error) {
+	rows, err := s.db.Query(ctx, `SELECT b.n, o.key FROM (SELECT n, operation_id FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) b
+		JOIN operations o ON o.id = b.operation_id ORDER BY b.n`, run, n, limit)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the keys of a run: %w", err)
+	}
+	var key uuid.UUID
+	if _, err := pgx.ForEachRow(rows, []any{&last, &key}, func() error { keys = append(keys, key); return nil }); err != nil {
+		return nil, 0, fmt.Errorf("read the keys of a run: %w", err)
+	}
+	return keys, last, nil
+}
+
+// Cancel ends a run: what is not enqueued never will be, and what nobody has begun ends. It can be repeated.
+func (s *Service) Cancel(ctx context.Context, runKey string, by operate.Operator, reason string) (Ended, error) {
+	run, err := s.Run(ctx, runKey)
+	if err != nil {
+		return Ended{}, err
+	}
+	act := &cancelAct{s: s, run: run}
+	_, err = s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act})
+	var read error
+	act.ended.Run, read = s.Run(ctx, runKey)
+	return act.ended, errors.Join(err, read)
+}

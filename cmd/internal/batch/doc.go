@@ -1,0 +1,30 @@
+// Package batch pays a file once: a run turns its rows into operations, each with a key that is made once and kept.
+//
+// # The life of a run
+//
+//  1. The whole file is checked. While that is not over, its good rows are packed into parts with their keys, which belong to nobody yet.
+//  2. The run goes on record under its run key, with the file's digest, its totals, and the digest of what it pays. From here its keys never change.
+//  3. The run is released, by one person or by two: Release is an act of the desk, whose content names digests and totals.
+//  4. Part by part the rows become operations. The part leaves in the transaction in which they come, so a run that died goes on at the next row.
+//  5. The jobs are published by the process that recorded them. What it leaves behind a gateway takes over, and after that the sweep.
+//  6. What became of a row is read from its operation, always.
+//
+// # What may be relied on
+//
+// R1 A row becomes at most one operation, whoever dies wherever and however often the run is submitted: its key is on record before anything is
+// enqueued, and I1 of the ledger does the rest.
+//
+// R2 Nothing is enqueued before the release, and what is enqueued is what was checked: parts are not changed once their run is on record.
+//
+// R3 The same run key with the same content goes on; with other content it is refused. The same content under another run key is refused, unless
+// a second person agrees to pay it again. Order, line ends, name and format of the file are not content.
+//
+// R4 Two equal rows are two payments. They are pointed out, and need a word from the submitter; none is ever dropped.
+//
+// R5 A cancelled run enqueues nothing any more, and ends what nobody has begun. What was begun, or is in doubt, goes on to its outcome.
+//
+// # What may not be relied on
+//
+// A pause stops the enqueueing, not what is enqueued: for that a partner, route or source is paused. A file of a run that nobody released is kept,
+// packed, until the run is cancelled.
+package batch

@@ -1,0 +1,199 @@
+package batch
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/batch/file"
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+// Audience is whom a report is for.
+type Audience string
+
+// The audiences. A spreadsheet takes a cell that begins with = for a formula: for people such cells are made harmless, for machines they are the
+// bytes of the file.
+const (
+	ForPeople  Audience = "people"
+	ForMachine Audience = "machine"
+)
+
+// outcomeNames are the columns that a report adds to those of the file.
+func outcomeNames() []string {
+	return []string{"row", "line", "key", "state", "in_doubt", "transfer_id", "reason", "outcome_at", "settlement"}
+}
+
+// Report writes the rows of a run as CSV: the columns of the file, and what became of each row. A row that is no operation yet says not_enqueued; of
+// a row whose payload was purged, the columns of the file are empty.
+func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io.Writer) error {
+	columns := run.Columns
+	if len(columns) == 0 {
+		columns = file.Columns()
+	}
+	w := &reportWriter{out: bufio.NewWriterSize(out, 1<<16), people: audience == ForPeople, columns: columns}
+	w.line(append(append([]string{}, columns...), outcomeNames()...))
+	if err := s.reportEnqueued(ctx, run, w); err != nil {
+		return err
+	}
+	if run.State != Cancelled {
+		if err := s.reportParts(ctx, run, w); err != nil {
+			return err
+		}
+	}
+	return w.out.Flush()
+}
+
+func (s *Service) reportEnqueued(ctx context.Context, run Run, w *reportWriter) error {
+	for after := 0; ; {
+		rows, err := s.db.Query(ctx, `SELECT `+outcomeColumns+`, o.route, p.body
+  FROM (SELECT n, line, row_ref, operation_id FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) b
+  JOIN operations o ON o.id = b.operation_id LEFT JOIN payloads p ON p.operation_id = o.id ORDER BY b.n`, run.ID, after, rowsPage)
+		if err != nil {
+			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)
+		}
+		before := after
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+			var r RowOutcome
+			var route string
+			var payload []byte
+			if err := r.scan(row, &route, &payload); err != nil {
+				return struct{}{}, err
+			}
+			after = r.N
+			return struct{}{}, w.row(run.Source, route, r, payload)
+		})
+		if err != nil {
+			return fmt.Errorf("report the rows of %s: %w", run.RunKey, err)
+		}
+		if after == before {
+			return nil
+		}
+	}
+}
+
+// reportParts writes the rows that are no operations yet.
+func (s *Service) reportParts(ctx context.Context, run Run, w *reportWriter) error {
+	parts, err := s.partsOf(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	u, err := newUnpacker()
+	if err != nil {
+		return err
+	}
+	defer u.decoder.Close()
+	for _, p := range parts {
+		rows, err := s.db.Query(ctx, `SELECT body FROM batch_parts WHERE run_id = $1 AND part = $2`, run.ID, p.number)
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		if len(bodies) == 0 {
+			continue // enqueued while we looked: the next report has it
+		}
+		items, err := u.unpack(bodies[0], p.rows)
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		for i := range items[p.recorded:] {
+			row := &items[p.recorded+i]
+			outcome := RowOutcome{N: row.n, Line: row.line, RowRef: row.rowRef, Key: row.key, State: NotEnqueued}
+			if err := w.row(run.Source, row.route, outcome, row.payload); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type reportWriter struct {
+	out     *bufio.Writer
+	people  bool
+	columns []string
+	buffer  []byte
+}
+
+func (w *reportWriter) row(source, route string, r RowOutcome, payload []byte) error {
+	cells := make([]string, 0, len(w.columns)+9)
+	var j job.Job
+	if len(payload) > 0 {
+		var err error
+		if j, err = job.Decode(source, route, payload); err != nil {
+			return fmt.Errorf("read the payload of row %d: %w", r.N, err)
+		}
+	}
+	for _, column := range w.columns {
+		cells = append(cells, cellOf(column, &j, route, r.RowRef))
+	}
+	doubt := ""
+	if r.InDoubt {
+		doubt = "in_doubt"
+	}
+	cells = append(cells, strconv.Itoa(r.N), strconv.Itoa(r.Line), r.Key.String(), string(r.State), doubt, r.TransferID, r.Code, stamp(r.OutcomeAt), r.Settlement)
+	w.line(cells)
+	return nil
+}
+
+// cellOf gives one column of the file. Amounts and times are in the form of the contract, whatever the file's own was.
+func cellOf(column string, j *job.Job, route, rowRef string) string {
+	purged := j.Amount.Currency == ""
+	switch column {
+	case "row_ref":
+		return rowRef
+	case "route":
+		return route
+	case "debtor_account":
+		return j.DebtorAccount.Reveal()
+	case "amount":
+		if purged {
+			return ""
+		}
+		return j.Amount.Decimal()
+	case "currency":
+		return j.Amount.Currency
+	case "name":
+		return j.Beneficiary.Name.Reveal()
+	case "iban":
+		return j.Beneficiary.IBAN.Reveal()
+	case "bic":
+		return j.Beneficiary.BIC.Reveal()
+	case "sort_code":
+		return j.Beneficiary.SortCode.Reveal()
+	case "account_number":
+		return j.Beneficiary.AccountNumber.Reveal()
+	case "routing_number":
+		return j.Beneficiary.RoutingNumber.Reveal()
+	case "pix_key":
+		return j.Beneficiary.PixKey.Reveal()
+	case "reference":
+		return j.Reference.Reveal()
+	case "not_before":
+		return stamp(j.NotBefore)
+	case "not_after":
+		return stamp(j.NotAfter)
+	}
+	return ""
+}
+
+func (w *reportWriter) line(cells []string) {
+	b := w.buffer[:0]
+	for i, cell := range cells {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if w.people {
+			cell = file.PeopleCell(cell)
+		}
+		b = file.QuotedCell(b, cell)
+	}
+	w.buffer = append(b, '\r', '\n')
+	_, _ = w.out.Write(w.buffer) // the error comes back from Flush
+}
