@@ -87,7 +87,7 @@ func CodeOf(err error) Code {
 		return explicit.Code
 	case errors.As(err, &problems), errors.As(err, &unfit), errors.Is(err, ledger.ErrSchema), errors.Is(err, queue.ErrNotProvisioned):
 		return Usage
-	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, queue.ErrNoDeadLetter):
+	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrNotPaused), errors.Is(err, queue.ErrNoDeadLetter):
 		return NotFound
 	case errors.Is(err, ledger.ErrMoved):
 		return Ambiguous

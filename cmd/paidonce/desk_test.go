@@ -1,0 +1,304 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/money"
+)
+
+// office is an installation without broker, bank and worker: the desk needs none of them. The test does what a worker would.
+type office struct {
+	*installation
+	worker *ledger.Ledger
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{installation: &installation{t: t, databases: stack.Databases(t)}}
+	dir := t.TempDir()
+	o.write(dir, "token", canaryToken+"\n")
+	o.config = o.write(dir, "paidonce.yaml", fmt.Sprintf(`
+database: { url: %q, max_conns: 4 }
+partners:
+  northbank: { adapter: reference, base_url: "http://127.0.0.1:1", credential_id: "2026-11", token_file: %q, timeout: 5s, max_in_flight: 32 }
+routes:
+  gbp-fps: { partner: northbank, currencies: [GBP] }
+sources:
+  wallet: { routes: [gbp-fps] }
+`, o.databases.Worker, filepath.Join(dir, "token")))
+	var err error
+	if o.worker, err = ledger.Open(t.Context(), o.databases.Worker, ledger.Options{MaxConns: 4}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.worker.Close)
+	o.hire()
+	return o
+}
+
+// operation records one that was claimed, and leaves it as the record says.
+func (o *office) operation(record func(ledger.Claim) ledger.Record) string {
+	o.t.Helper()
+	key := uuid.Must(uuid.NewV7())
+	claim := o.worker.Claim(o.t.Context(), []ledger.Wish{{
+		Key: key, Fingerprint: ledger.Fingerprint{Version: 1, Sum: sha256.Sum256(key[:])}, Source: "wallet", Route: "gbp-fps", DebtorAccount: canaryAccount,
+		Amount: money.Amount{Minor: 4900, Currency: "GBP"}, PublishedAt: time.Now(),
+		Payload: []byte(`{"v":1,"beneficiary":{"name":"` + canaryName + `","iban":"` + canaryIBAN + `"},"reference":"` + canaryReference + `"}`),
+		Intention: ledger.Intention{Partner: "northbank", Credential: "2026-11", Endpoint: "POST http://127.0.0.1:1/v1/transfers", Renderer: 1,
+			BodySHA256: sha256.Sum256([]byte("body")), PartnerKey: uuid.NewString(), EndToEndID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"},
+	}})[0]
+	if claim.Answer != ledger.Claimed {
+		o.t.Fatalf("%+v", claim)
+	}
+	if result := o.worker.Record(o.t.Context(), []ledger.Record{record(claim.Claim)})[0]; result.Answer != ledger.Recorded {
+		o.t.Fatalf("%+v", result)
+	}
+	return key.String()
+}
+
+// inDoubt parks an operation of which a look-up found nothing.
+func inDoubt(c ledger.Claim) ledger.Record {
+	return ledger.Park(c, "in_doubt", true,
+		ledger.Fact{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: []byte(`{"phase":"wrote_request","error":"timeout","elapsed_ms":20000}`)},
+		ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found", Evidence: []byte(`{"phase":"complete","status":404}`)})
+}
+
+func untouched(c ledger.Claim) ledger.Record { return ledger.Schedule(c, false, time.Hour) }
+
+// has ends the test where a text lacks what it must say.
+func has(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			t.Fatalf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// TestJourneyOfAParkedOperation: found, explained, asked after, decided by two, and told of afterwards; nothing shows whose money it is.
+func TestJourneyOfAParkedOperation(t *testing.T) {
+	o := newOffice(t)
+	key, other := o.operation(inDoubt), o.operation(inDoubt)
+	has(t, o.okAs("vera", "ops", "list", "--state", "parked", "-o", "csv"), key, ",24h0m0s", "*") // the reference partner keeps keys for a day
+	has(t, o.okAs("vera", "ops", "explain", key), "claimed under fence 1", "it is not known whether money moved (got as far as wrote_request, timeout, 20000 ms)",
+		"asked the partner: it has nothing under this key", "Known\n", "A look-up since the last attempt found nothing", "Not known\n  Whether the partner moved the money.",
+		"paidonce ops lookup "+key, "paidonce ops resolve "+key+" --authorized --transfer-id T", "--rejected --code C", "--retry")
+
+	dry := o.as("olga", "ops", "resolve", key, "--retry", "--reason", "ticket 4711", "--dry-run", "-o", "json")
+	if dry.code != cli.OK || !strings.Contains(dry.out, `"needs": "approval by another person"`) {
+		t.Errorf("dry run: %+v", dry)
+	}
+	resolve := []string{"ops", "resolve", key, "--retry", "--reason", "ticket 4711", "-o", "json"}
+	waiting := o.as("olga", resolve...)
+	has(t, waiting.errors, "paidonce proposals approve ")
+	if again := o.as("olga", resolve...); again.code != cli.Waiting || proposalIn(t, again) != proposalIn(t, waiting) {
+		t.Errorf("asked twice: %+v", again)
+	}
+	id := proposalIn(t, waiting)
+	has(t, o.okAs("ada", "proposals", "list", "--state", "open", "-o", "jsonl"), id)
+	has(t, o.okAs("ada", "proposals", "show", id), key, `"to":"open"`, "49.00")
+	if got := o.as("olga", "proposals", "approve", id, "--reason", "me"); got.code != cli.NotAllowed {
+		t.Errorf("the author approves: %+v", got)
+	}
+	has(t, o.okAs("vera", "ops", "explain", key), "paidonce proposals approve "+id, "olga: resolve (ticket 4711) -> waiting")
+	o.approve("ada", waiting)
+	has(t, o.okAs("olga", resolve...), `"outcome": "done"`)
+	has(t, o.okAs("vera", "ops", "show", key, "-o", "json"), `"state": "open"`, `"in_doubt": true`)
+	has(t, o.okAs("vera", "ops", "explain", key), "olga decided: open again", "paidonce ops lookup "+key)
+	if got := o.as("olga", resolve...); got.code != cli.Conflict || !strings.Contains(got.errors, "it is not parked") {
+		t.Errorf("again: %+v", got)
+	}
+
+	authorized := []string{"ops", "resolve", other, "--authorized", "--transfer-id", "tr_81", "--evidence", "statement line 12", "--reason", "ticket 4712", "-o", "json"}
+	o.approve("abel", o.as("oscar", authorized...))
+	has(t, o.okAs("olga", authorized...), `"outcome": "done"`) // whoever is on the next shift
+	has(t, o.okAs("olga", authorized...), `"outcome": "no_effect"`)
+	has(t, o.okAs("vera", "ops", "show", other, "-o", "json"), `"state": "authorized"`, `"transfer_id": "tr_81"`)
+	third := o.operation(inDoubt)
+	if got := o.as("olga", "ops", "resolve", third, "--authorized", "--transfer-id", "tr_81", "--evidence", "x", "--reason", "y"); got.code != cli.Conflict {
+		t.Errorf("another operation's transfer: %+v", got)
+	}
+	for _, args := range [][]string{{"--rejected", "--code", "x", "--reason", "no evidence"}, {"--authorized", "--transfer-id", "tr_9", "--reason", "no evidence"}} {
+		if got := o.as("olga", append([]string{"ops", "resolve", third}, args...)...); got.code != cli.Conflict || !strings.Contains(got.errors, "evidence") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	has(t, o.okAs("vera", "audit", "list", "--target", other, "-o", "csv"), "oscar,resolve", "olga,resolve", "waiting", "done", "no_effect", "statement line 12")
+	o.showsNoCanary()
+}
+
+func proposalIn(t *testing.T, got said) string {
+	t.Helper()
+	found := regexp.MustCompile(`"proposal": "([0-9a-f-]{36})"`).FindStringSubmatch(got.out)
+	if found == nil {
+		t.Fatalf("no proposal: %+v", got)
+	}
+	return found[1]
+}
+
+func (o *office) showsNoCanary() {
+	o.t.Helper()
+	for _, canary := range o.canaries() {
+		if strings.Contains(o.said.String(), canary) {
+			o.t.Errorf("some output shows %q:\n%s", canary, linesWith(o.said.String(), canary))
+		}
+	}
+}
+
+func TestLookUpAndCancel(t *testing.T) {
+	o := newOffice(t)
+	parked, open := o.operation(inDoubt), o.operation(untouched)
+	answered := make(chan said, 1)
+	go func() {
+		answered <- o.as("olga", "ops", "lookup", parked, "--reason", "the customer called", "--wait", "30s", "-o", "json")
+	}()
+	until(t, "asked", func() bool { // as a worker: what is due is looked up
+		work, err := o.worker.LookAtParked(t.Context(), "northbank", 10)
+		for _, w := range work {
+			o.worker.Append(t.Context(), []ledger.Late{{Key: w.Claim.Key, Facts: []ledger.Fact{{Kind: ledger.FactLookUp, Verdict: "authorized", TransferID: "tr_7"}}}})
+		}
+		return err == nil && len(work) > 0
+	})
+	if got := <-answered; got.code != cli.OK || !strings.Contains(got.errors, "Authorized: the partner has the transfer") {
+		t.Errorf("%+v", got)
+	}
+	if got := o.as("olga", "ops", "lookup", o.operation(inDoubt), "--reason", "nobody works", "--wait", "300ms"); got.code != cli.TryAgain || !strings.Contains(got.errors, "is a worker running?") {
+		t.Errorf("nobody answers: %+v", got)
+	}
+	for _, c := range []struct {
+		args []string
+		code cli.Code
+		says string
+	}{
+		{[]string{"lookup", parked}, cli.Conflict, "there is nothing to ask"},
+		{[]string{"lookup", open}, cli.Conflict, "not in doubt"},
+		{[]string{"cancel", parked}, cli.Conflict, "only what is open is cancelled"},
+		{[]string{"cancel", o.operation(func(c ledger.Claim) ledger.Record {
+			return ledger.Schedule(c, true, time.Hour, ledger.Fact{Kind: ledger.FactVerdict, Verdict: "unknown"})
+		})},
+			cli.Conflict, "in doubt"},
+		{[]string{"cancel", uuid.NewString()}, cli.NotFound, "no such operation"},
+		{[]string{"cancel", open, "--dry-run"}, cli.OK, ""},
+		{[]string{"cancel", open}, cli.OK, ""},
+		{[]string{"cancel", open}, cli.OK, ""},
+		{[]string{"resolve", open, "--retry"}, cli.Conflict, "it is not parked"},
+	} {
+		got := o.as("olga", append(append([]string{"ops"}, c.args...), "--reason", "test")...)
+		if got.code != c.code || !strings.Contains(got.errors, c.says) {
+			t.Errorf("%v: %+v, want code %d and %q", c.args, got, c.code, c.says)
+		}
+	}
+	has(t, o.okAs("vera", "ops", "show", open, "-o", "json"), `"state": "cancelled"`, `"code": "operator"`)
+	o.showsNoCanary()
+}
+
+// TestResumeWhereMoneyIsInDoubt needs an approver, also when a person had paused before.
+func TestResumeWhereMoneyIsInDoubt(t *testing.T) {
+	o := newOffice(t)
+	resume := []string{"resume", "partner", "northbank", "--reason", "cured"}
+	pause := func(reason string) {
+		t.Helper()
+		if err := o.worker.Pause(t.Context(), ledger.ScopePartner, "northbank", reason, ledger.ByWorker); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(ledger.PausedOurFunds)
+	has(t, o.okAs("vera", "pause"), "our_funds", "an operator resumes it")
+	o.okAs("olga", resume...)
+	for _, reason := range ledger.DoubtReasons() {
+		o.okAs("olga", "pause", "partner", "northbank", "--reason", "maintenance")
+		pause(reason)
+		has(t, o.okAs("vera", "pause"), "maintenance; since then also: ", reason, "an approver resumes it")
+		if got := o.as("olga", resume...); got.code != cli.NotAllowed || !strings.Contains(got.errors, reason) {
+			t.Errorf("%s: %+v", reason, got)
+		}
+	}
+	// One who asks and agrees may: ada is an approver only, and asking is an operator's.
+	if got := o.as("ada", resume...); got.code != cli.NotAllowed {
+		t.Errorf("%+v", got)
+	}
+	o.okAs("adam", resume...)
+	if got := o.as("olga", resume...); got.code != cli.NotFound {
+		t.Errorf("nothing is paused: %+v", got)
+	}
+}
+
+// needs says of every command who may run it: "" asks for no token, because it only shows, masked, or is the machine's own.
+func needs() map[string]string {
+	table := map[string]string{}
+	for _, path := range []string{
+		"worker", "gateway", "run", "migrate up", "migrate status", "enqueue", "ops list", "ops show", "ops explain", "dead list", "dead show", "events tail", "operators list",
+		"proposals list", "proposals show", "audit list", "partners", "doctor", "prove", "config check", "config reference", "recover", "version", "completion", "help",
+		"batch check", "batch status", "batch report",
+	} {
+		table[path] = ""
+	}
+	for _, path := range []string{"pause", "resume", "ops lookup", "ops resolve", "ops cancel", "dead plan", "dead replay", "dead discard", "dead correct", "dead reindex", "purge", "batch submit", "batch pause", "batch resume", "batch cancel"} {
+		table[path] = "operator"
+	}
+	for _, path := range []string{"proposals approve", "proposals decline", "batch approve"} {
+		table[path] = "approver"
+	}
+	for _, path := range []string{"operators add", "operators rotate", "operators disable"} {
+		table[path] = "admin"
+	}
+	return table
+}
+
+// TestEveryRoleAgainstEveryCommand: who lacks the role is refused with code 4, and who has it is not.
+func TestEveryRoleAgainstEveryCommand(t *testing.T) {
+	table := needs()
+	var missing []string
+	walk((&session{}).root(), func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "paidonce ")
+		if _, known := table[path]; !known && !c.HasSubCommands() && c.HasParent() {
+			missing = append(missing, path)
+		}
+	})
+	if len(missing) > 0 {
+		t.Errorf("nobody has said who may run %q", missing)
+	}
+	o := newOffice(t)
+	parked, open := o.operation(inDoubt), o.operation(untouched)
+	proposal := proposalIn(t, o.as("oscar", "ops", "resolve", parked, "--retry", "--reason", "why", "-o", "json"))
+	o.okAs("olga", "pause", "source", "wallet", "--reason", "test")
+	for path, args := range map[string][]string{
+		"pause": {"route", "gbp-fps", "--dry-run"}, "resume": {"source", "wallet", "--dry-run"},
+		"ops lookup": {parked, "--dry-run"}, "ops resolve": {parked, "--retry", "--dry-run"}, "ops cancel": {open, "--dry-run"},
+		"operators add": {"zoe", "--role", "viewer", "--dry-run"}, "operators rotate": {"oscar", "--dry-run"}, "operators disable": {"oscar", "--dry-run"},
+		"proposals approve": {proposal, "--digest", "00"}, "proposals decline": {proposal, "--digest", "00"},
+	} {
+		has := map[string][]string{"operator": {"olga", "adam"}, "approver": {"ada", "adam"}, "admin": {"adam"}}[table[path]]
+		if len(has) == 0 {
+			t.Fatalf("%s: nobody has the role %q", path, table[path])
+		}
+		for _, who := range []string{"vera", "olga", "ada", "adam", "nobody"} {
+			got := o.as(who, append(append(strings.Fields(path), args...), "--reason", "why")...)
+			if who == "nobody" { // the file of the token is not there
+				if got.code != cli.Usage {
+					t.Errorf("%s without a token's file: %+v", path, got)
+				}
+				continue
+			}
+			if refused := got.code == cli.NotAllowed; refused == slices.Contains(has, who) {
+				t.Errorf("%s by %s: %+v", path, who, got)
+			}
+		}
+		env := map[string]string{"PAIDONCE_CONFIG": o.config, "PAIDONCE_DATABASE_URL": o.databases.Desk}
+		if got := command(t, "", env, append(append(strings.Fields(path), args...), "--reason", "why")...); got.code != cli.NotAllowed {
+			t.Errorf("%s by nobody: %+v", path, got)
+		}
+	}
+}
