@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if runChild() || stack.RunChild() {
+		return
+	}
 	stack.Beside(4)
 	stack.Main(m)
 }
@@ -31,6 +34,7 @@ type world struct {
 	desk   *operate.Service
 	owner  *pgx.Conn
 	people map[string]operate.Operator
+	tokens map[string]string
 }
 
 // limits let one person submit five rows and 1,000.00 GBP.
@@ -46,7 +50,7 @@ func newWorld(t *testing.T, opt operate.Options) *world {
 func newWorldAs(t *testing.T, opt operate.Options, batch Options) *world {
 	t.Helper()
 	t.Parallel() // each has a database of its own
-	w := &world{t: t, urls: stack.Databases(t), people: map[string]operate.Operator{}}
+	w := &world{t: t, urls: stack.Databases(t), people: map[string]operate.Operator{}, tokens: map[string]string{}}
 	if opt.Limits.Counts == nil {
 		opt.Limits = limits()
 	}
@@ -105,6 +109,7 @@ func (w *world) hire(l *ledger.Ledger, opt operate.Options) {
 		if w.people[p[0]], err = w.desk.Identify(ctx, act.Token); err != nil {
 			w.t.Fatal(err)
 		}
+		w.tokens[p[0]] = act.Token
 		service, by = w.desk, w.people["adam"]
 	}
 }

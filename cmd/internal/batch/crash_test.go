@@ -1,0 +1,305 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/paidonce/paidonce/cmd/internal/batch/file"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
+)
+
+// childEnv makes this program a submitter: "<database>|<broker>|<token>|<label>|<point at which it kills itself>|<how often it passes first>".
+const childEnv = "PAIDONCE_TEST_BATCH"
+
+const crashRows = 22 // five parts of four rows, and one of two
+
+// rowsOf are rows that no other label has.
+func rowsOf(label string, n int) string {
+	return strings.ReplaceAll(csvRows(n), "cust-", label+"-")
+}
+
+// runChild runs this process as a submitter if it was started as one.
+func runChild() bool {
+	text, ok := os.LookupEnv(childEnv)
+	if !ok {
+		return false
+	}
+	if err := submitAndDie(strings.Split(text, "|")); err != nil {
+		fmt.Fprintln(os.Stderr, "submitter:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func submitAndDie(args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	passes, err := strconv.Atoi(args[5])
+	if err != nil {
+		return err
+	}
+	var left atomic.Int64
+	left.Store(int64(passes))
+	l, err := ledger.Open(ctx, args[0], ledger.Options{MaxConns: 4})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	pool, err := ledger.OpenPool(ctx, args[0], ledger.Options{MaxConns: 4})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	desk := operate.New(l, pool, operate.Options{Limits: wide()})
+	by, err := desk.Identify(ctx, args[2])
+	if err != nil {
+		return err
+	}
+	s := New(l, pool, desk, Options{PartRows: 4, Partners: map[string]string{"gbp-fps": "northbank"}, point: func(_ context.Context, at point) {
+		if string(at) == args[4] && left.Add(-1) == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // until it comes
+		}
+	}})
+	nc, err := nats.Connect(args[1])
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return s.pay(ctx, nc, Submission{
+		RunKey: args[3], By: by, Reason: "payroll", File: strings.NewReader(rowsOf(args[3], crashRows)), Format: file.FormatCSV,
+		Read: file.Options{Source: "payroll", Route: "gbp-fps"},
+	})
+}
+
+// pay does all that `paidonce batch submit` does.
+func (s *Service) pay(ctx context.Context, nc *nats.Conn, sub Submission) error {
+	out, err := s.Submit(ctx, sub)
+	if err != nil {
+		return err
+	}
+	publisher, err := s.NewPublisher(nc, out.Run, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	publishing, stop := context.WithCancel(ctx)
+	defer stop()
+	group, publishing := errgroup.WithContext(publishing)
+	group.Go(func() error { return publisher.Run(publishing) })
+	if err = s.Enqueue(ctx, out.Run, EnqueueOptions{Publisher: publisher}); err == nil {
+		err = publisher.Finish(ctx, 20*time.Second, nil)
+	}
+	stop()
+	return errors.Join(err, group.Wait())
+}
+
+// wide are limits that nothing here reaches.
+func wide() operate.Limits {
+	return operate.Limits{Counts: map[string]int{ActSubmit: 1 << 30}, Amounts: map[string]int64{"GBP": 1 << 50}}
+}
+
+// broker is a JetStream server with the streams of the product.
+func broker(t *testing.T) (*stack.NATS, *nats.Conn) {
+	t.Helper()
+	server, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	})
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	topology, err := queue.NewTopology(queue.TopologyOptions{Routes: []string{"gbp-fps"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.Provision(t.Context(), nc, topology); err != nil {
+		t.Fatal(err)
+	}
+	return server, nc
+}
+
+// jobs are the keys of the messages in the stream, each as often as it stands there.
+func jobs(t *testing.T, nc *nats.Conn) map[uuid.UUID]int {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), queue.StreamJobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[uuid.UUID]int{}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := strings.Split(m.Header.Get("Nats-Msg-Id"), ":")
+		keys[uuid.MustParse(id[1])]++
+	}
+	return keys
+}
+
+// TestSIGKILL: whatever a submitter was at when it was killed, the same command again pays every row once, under the key that it had.
+func TestSIGKILL(t *testing.T) {
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4})
+	server, nc := broker(t)
+	for _, c := range []struct {
+		at         point
+		passes     int
+		registered bool // the keys are on record, and are kept
+		recorded   int  // operations at least that there are after the kill
+	}{
+		{pointStaged, 1, false, 0}, {pointStaged, 5, false, 0}, {pointChecked, 1, false, 0}, {pointRegistered, 1, true, 0}, {pointReleased, 1, true, 0},
+		{pointBefore, 1, true, 0}, {pointInside, 1, true, 0}, {pointAfter, 1, true, 1}, {pointBefore, 4, true, 1}, {pointInside, 4, true, 1}, {pointAfter, 6, true, 1},
+		{pointPublish, 1, true, 1},
+	} {
+		label := fmt.Sprintf("%s.%d", c.at, c.passes)
+		t.Run(label, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{w.urls.Batch, server.URL(), w.tokens["olga"], label, string(c.at), strconv.Itoa(c.passes)}, "|"))
+			out, err := cmd.CombinedOutput()
+			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+				t.Fatalf("the submitter was not killed at %s: %v, %s", label, err, out)
+			}
+			run, err := w.Service.Run(t.Context(), label)
+			if registered := err == nil; registered != c.registered {
+				t.Fatalf("on record: %v, want %v", registered, c.registered)
+			}
+			var before map[int]uuid.UUID
+			if c.registered {
+				if before = w.keys(run); len(before) != crashRows {
+					t.Fatalf("%d keys on record", len(before))
+				}
+			}
+			recorded := value[int64](w, `SELECT count(*) FROM operations WHERE debtor_account LIKE $1 || '-%'`, label)
+			if recorded < int64(c.recorded) || c.at == pointInside && recorded == crashRows {
+				t.Errorf("%d operations after the kill", recorded)
+			}
+			sub := w.submission(label, rowsOf(label, crashRows))
+			if err := w.pay(t.Context(), nc, sub); err != nil {
+				t.Fatal(err)
+			}
+			run, err = w.Service.Run(t.Context(), label)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := w.keys(run)
+			if c.registered && !maps.Equal(before, after) {
+				t.Error("the keys have changed")
+			}
+			w.want(crashRows, `SELECT count(*) FROM operations WHERE debtor_account LIKE $1 || '-%'`, label)
+			w.want(crashRows, `SELECT count(DISTINCT o.key) FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1`, run.ID)
+			w.want(0, `SELECT count(*) FROM batch_parts WHERE run_id = $1`, run.ID)
+			w.want(0, `SELECT count(*) FROM unpublished_jobs WHERE holder = $1`, run.ID)
+			published := jobs(t, nc)
+			for n, key := range after {
+				if published[key] != 1 {
+					t.Errorf("row %d was published %d times", n, published[key])
+				}
+			}
+		})
+	}
+}
+
+// TestOrphans: parts of submitters that died before their run was on record are removed in time, those of one that is at work are not.
+func TestOrphans(t *testing.T) {
+	w := newWorld(t, operate.Options{})
+	dead, alive := uuid.New(), uuid.New()
+	w.exec(`INSERT INTO batch_parts (run_id, part, first_n, rows, body, at) VALUES ($1, 0, 1, 1, 'x', now() - interval '25 hours')`, dead)
+	w.exec(`INSERT INTO batch_parts (run_id, part, first_n, rows, body) VALUES ($1, 0, 1, 1, 'x')`, alive)
+	w.submit("run-1", twoRows)
+	w.want(0, `SELECT count(*) FROM batch_parts WHERE run_id = $1`, dead)
+	w.want(1, `SELECT count(*) FROM batch_parts WHERE run_id = $1`, alive)
+}
+
+// TestJ12_ABrokerThatIsAwayChangesNothing of what is recorded: run again, the jobs are published, and there is no second operation.
+func TestJ12_ABrokerThatIsAwayChangesNothing(t *testing.T) {
+	w := newWorld(t, operate.Options{})
+	server, nc := broker(t)
+	run := w.submit("run-1", twoRows)
+	away, err := nats.Connect(server.URL(), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := w.NewPublisher(away, run, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	away.Close()
+	if err := w.Enqueue(t.Context(), run, EnqueueOptions{Publisher: publisher}); err != nil {
+		t.Fatal(err)
+	}
+	if err := publisher.Finish(t.Context(), time.Second, nil); !errors.Is(err, ErrUnpublished) {
+		t.Errorf("finish: %v", err)
+	}
+	w.want(2, `SELECT count(*) FROM operations`)
+	w.want(2, `SELECT count(*) FROM unpublished_jobs`)
+	if len(jobs(t, nc)) != 0 {
+		t.Fatal("something was published")
+	}
+	if err := w.pay(t.Context(), nc, w.submission("run-1", twoRows)); err != nil {
+		t.Fatal(err)
+	}
+	w.want(2, `SELECT count(*) FROM operations`)
+	w.want(0, `SELECT count(*) FROM unpublished_jobs`)
+	if got, want := jobs(t, nc), w.keys(run); len(got) != 2 || got[want[1]] != 1 || got[want[2]] != 1 {
+		t.Errorf("published %v, want %v", got, want)
+	}
+}
+
+// TestLeftBehind: a gateway takes over by age what a batch has recorded and not published.
+func TestLeftBehind(t *testing.T) {
+	w := newWorld(t, operate.Options{})
+	run := w.submit("run-1", twoRows)
+	w.enqueue(run)
+	gateway, err := ledger.Open(t.Context(), w.urls.Worker, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gateway.Close()
+	if found, err := gateway.UnpublishedJobs(t.Context(), 10, time.Minute); err != nil || len(found) != 0 {
+		t.Errorf("%d jobs of a batch at work were taken, %v", len(found), err)
+	}
+	w.exec(`UPDATE unpublished_jobs SET at = now() - interval '2 minutes'`)
+	found, err := gateway.UnpublishedJobs(t.Context(), 10, time.Minute)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d jobs, %v", len(found), err)
+	}
+	keys := w.keys(run)
+	if got := []uuid.UUID{found[0].Key, found[1].Key}; !slices.Equal(got, []uuid.UUID{keys[1], keys[2]}) || found[0].Source != "payroll" {
+		t.Errorf("jobs %v, want %v", got, keys)
+	}
+}
