@@ -39,13 +39,19 @@ routes:
 sources:
   wallet: { routes: [gbp-fps] }
 `, o.databases.Worker, filepath.Join(dir, "token")))
-	var err error
-	if o.worker, err = ledger.Open(t.Context(), o.databases.Worker, ledger.Options{MaxConns: 4}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.worker.Close)
+	o.worker = openLedger(t, o.databases.Worker)
 	o.hire()
 	return o
+}
+
+func openLedger(t *testing.T, url string) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), url, ledger.Options{MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
 }
 
 // operation records one that was claimed, and leaves it as the record says.
