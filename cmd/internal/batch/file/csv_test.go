@@ -154,18 +154,3 @@ func manyRows(n int) []byte {
 	}
 	return b.Bytes()
 }
-
-func BenchmarkCheckCSV(b *testing.B) {
-	const rows = 200_000
-	file := manyRows(rows)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(file)))
-	for b.Loop() {
-		report, err := Check(context.Background(), bytes.NewReader(file), FormatCSV, plain(), CheckOptions{})
-		if err != nil || !report.Good() {
-			b.Fatal(err, report.FaultCount, report.Faults)
-		}
-	}
-	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds(), "rows/s")
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-}

@@ -2,13 +2,11 @@ package file
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"strings"
 	"testing"
 )
 
-// painHead and painFoot are what stands around the rows of the benchmark's document.
+// painDocument is a good document of so many rows.
 func painDocument(format Format, rows int) []byte {
 	bic, date := "BIC", "<ReqdExctnDt>2026-12-24</ReqdExctnDt>"
 	if format == FormatPain00109 {
@@ -49,34 +47,4 @@ func TestJ1_ByteOrderMarkOfPain(t *testing.T) {
 	if report.Good() || report.Faults[0].Code != "bom" {
 		t.Fatalf("two marks: %+v", report)
 	}
-}
-
-func BenchmarkCheckPain(b *testing.B) {
-	const rows = 20_000
-	file := painDocument(FormatPain00109, rows)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(file)))
-	for b.Loop() {
-		report, err := Check(context.Background(), bytes.NewReader(file), FormatPain00109, plain(), CheckOptions{})
-		if err != nil || !report.Good() {
-			b.Fatal(err, report.Faults)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-}
-
-func BenchmarkCheckNDJSON(b *testing.B) {
-	const rows = 50_000
-	var text strings.Builder
-	for i := range rows {
-		fmt.Fprintf(&text, `{"row_ref":"r%d","debtor_account":"cust-%d","amount":"%d.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"},"reference":"Withdrawal %d"}`+"\n", i, i, i+1, i)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		report, err := Check(context.Background(), strings.NewReader(text.String()), FormatNDJSON, plain(), CheckOptions{})
-		if err != nil || !report.Good() {
-			b.Fatal(err, report.Faults)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
 }
