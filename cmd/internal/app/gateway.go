@@ -36,6 +36,7 @@ const (
 type GatewayOptions struct {
 	Patience time.Duration // how long a job is left to the gateway that accepted it; default 15 s
 	NoHealth bool          // another part of this process serves health and metrics
+	Tick     time.Duration // how often the rows of waiting requests are read without a hint; default that of the gateway
 
 	// Programs that attack a gateway stand between its parts; nil changes nothing.
 	Intake func(gateway.Intake) gateway.Intake
@@ -75,7 +76,13 @@ func RunBoth(ctx context.Context, c *config.Config, log zerolog.Logger, opts Gat
 	}
 	var failed error
 	around := Around{
-		Ledger: func(l worker.Ledger) worker.Ledger { return telling{l, d.gateway.Tell} },
+		Ledger: func(l worker.Ledger) worker.Ledger {
+			return tellingOf(l, func(keys []uuid.UUID) {
+				for _, key := range keys {
+					d.gateway.Tell(key)
+				}
+			})
+		},
 		Options: func(o worker.Options) worker.Options {
 			failed = errors.Join(o.Registerer.Register(d.gateway.Metrics()), o.Registerer.Register(d.gauges))
 			return o
@@ -87,23 +94,6 @@ func RunBoth(ctx context.Context, c *config.Config, log zerolog.Logger, opts Gat
 	})
 	both.Go(func() error { return part{"gateway", d.run}.until(ctx) })
 	return errors.Join(both.Wait(), failed)
-}
-
-// telling is a ledger that says whose operations it has recorded.
-type telling struct {
-	worker.Ledger
-	tell func(uuid.UUID)
-}
-
-// Record implements worker.Ledger.
-func (t telling) Record(ctx context.Context, records []ledger.Record) []ledger.RecordResult {
-	results := t.Ledger.Record(ctx, records)
-	for i := range records {
-		if records[i].Next.Finished() {
-			t.tell(records[i].Claim.Key)
-		}
-	}
-	return results
 }
 
 // openDoor makes every part and starts none. On an error, what was made must still be closed.
@@ -133,9 +123,12 @@ func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts Ga
 	}
 	d.intake = worker.NewBatcher(acceptBatch, d.accept)
 	d.gateway, err = gateway.New(apply[gateway.Intake](opts.Intake, d.intake), d.ledger, gateway.Options{
-		Sources: gatewaySources(c), Partners: partnersByRoute(c), Allowed: allowed(c), Tokens: tokens, Accepted: relay.Wake, Grace: c.Gateway.IntakeGrace, Log: log,
+		Sources: gatewaySources(c), Partners: partnersByRoute(c), Allowed: allowed(c), Tokens: tokens, Accepted: relay.Wake, Grace: c.Gateway.IntakeGrace, Tick: opts.Tick, Log: log,
 	})
 	if err != nil {
+		return d, err
+	}
+	if err := queue.HearHints(d.publish, d.gateway.Hear); err != nil {
 		return d, err
 	}
 	return d, d.plan(c, relay, tokens, opts)

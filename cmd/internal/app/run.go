@@ -83,7 +83,8 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around 
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	w, err := worker.New(apply[worker.Ledger](around.Ledger, p.ledger), p.partners(), apply(around.Options, workerOptions(c, &log, metrics)))
+	books := tellingOf(apply[worker.Ledger](around.Ledger, p.ledger), queue.NewHints(p.publish, log).Say)
+	w, err := worker.New(books, p.partners(), apply(around.Options, workerOptions(c, &log, metrics)))
 	if err != nil {
 		return p, err
 	}

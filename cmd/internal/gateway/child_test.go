@@ -63,8 +63,12 @@ func runGateway(ctx context.Context, file, what string, opts app.GatewayOptions)
 		return err
 	}
 	log := zerolog.New(zerolog.SyncWriter(os.Stderr)).Level(zerolog.ErrorLevel)
-	if what == "both" {
+	switch what {
+	case "both":
 		return app.RunBoth(ctx, c, log, opts)
+	case "worker":
+		c.Health.Listen = "" // the gateway has it
+		return app.RunWorker(ctx, c, log)
 	}
 	return app.RunGateway(ctx, c, log, opts)
 }

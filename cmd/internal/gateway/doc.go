@@ -18,7 +18,8 @@
 // # How a wait learns of the outcome
 //
 // Not by LISTEN: it needs a session, which a transaction-mode pooler does not give, and every NOTIFY takes one lock that serialises the commits
-// of all workers. A worker in the same process says it ([Gateway.Tell]). For all others one goroutine reads the rows of all who wait, in one
-// statement per tick of 20 ms and only while somebody waits: fifty small reads a second, however many wait. What was told is a hint in both
-// cases, the row is the truth: an answer is given only from a row that was read.
+// of all workers. A worker in the same process says it ([Gateway.Tell]); workers in others send the keys of what they have recorded by the broker,
+// after the commit ([Gateway.Hear]). Such a hint is kept nowhere and may be lost, as while the broker is away; so the rows of all who wait are read
+// once a second as well, in one statement. What was told is a hint in every case, the row is the truth: an answer is given only from a row that was
+// read. paidonce_gateway_waits_total counts which way each answer came.
 package gateway

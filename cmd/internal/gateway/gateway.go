@@ -18,7 +18,7 @@ const (
 	defaultGrace       = 30 * time.Second
 	defaultMaxRequests = 4096
 	defaultMaxWaiting  = 8192
-	defaultTick        = 20 * time.Millisecond
+	defaultTick        = time.Second
 	mostWait           = 30 * time.Second // CONTRACT section 3
 )
 
@@ -47,10 +47,15 @@ type Options struct {
 
 	Accepted    func()         // called when there is a new job to publish; default: nothing
 	Grace       time.Duration  // how long the sweep leaves an operation to its own message; default 30 s
-	Tick        time.Duration  // how often the rows of those who wait are read without a hint; default 20 ms
+	Tick        time.Duration  // how often the rows of those who wait are read without a hint; default 1 s
 	MaxRequests int            // requests in work at once, waiting ones not counted; more are answered 503; default 4096
 	MaxWaiting  int            // requests that wait at once; more are answered as if their wait had ended; default 8192
 	Log         zerolog.Logger // default: none
+
+	// How long a connection may take: for the head of a request, for all of it, and between two. An answer has mostWait more than the request.
+	HeaderTimeout time.Duration // default 5 s
+	ReadTimeout   time.Duration // default 15 s
+	IdleTimeout   time.Duration // default 2 min
 }
 
 // Gateway answers requests. Run must run beside it.
@@ -76,9 +81,13 @@ func New(intake Intake, l Ledger, opts Options) (*Gateway, error) {
 	opts.Tick = orElse(opts.Tick, defaultTick)
 	opts.MaxRequests = orElse(opts.MaxRequests, defaultMaxRequests)
 	opts.MaxWaiting = orElse(opts.MaxWaiting, defaultMaxWaiting)
+	opts.HeaderTimeout = orElse(opts.HeaderTimeout, 5*time.Second)
+	opts.ReadTimeout = orElse(opts.ReadTimeout, 15*time.Second)
+	opts.IdleTimeout = orElse(opts.IdleTimeout, 2*time.Minute)
 	g := &Gateway{opts: opts, intake: intake, ledger: l, slots: make(chan struct{}, opts.MaxRequests)}
-	g.waiters = newWaiters(l, opts.Tick, opts.MaxWaiting, opts.Log)
 	g.metrics = newMetrics(opts.Sources)
+	g.waiters = newWaiters(l, opts.Tick, opts.MaxWaiting, opts.Log)
+	g.waiters.ended = g.metrics.waitEnded
 	g.handler = g.routes()
 	return g, nil
 }
@@ -97,8 +106,11 @@ func (g *Gateway) Metrics() prometheus.Collector { return g.metrics }
 // Run serves those who wait, until ctx ends; then all of them are answered.
 func (g *Gateway) Run(ctx context.Context) error { return g.waiters.run(ctx) }
 
-// Tell says that something became of an operation. It never blocks.
-func (g *Gateway) Tell(key uuid.UUID) { g.waiters.tell(key) }
+// Tell says that this process has recorded something of an operation. It never blocks.
+func (g *Gateway) Tell(key uuid.UUID) { g.waiters.tell(key, byTold) }
+
+// Hear says that another process has, as the broker tells. It never blocks.
+func (g *Gateway) Hear(key uuid.UUID) { g.waiters.tell(key, byHint) }
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }

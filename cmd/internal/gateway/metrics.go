@@ -12,6 +12,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	noKey    *prometheus.CounterVec
+	waits    *prometheus.CounterVec
 }
 
 func newMetrics(sources map[string]Source) *metrics {
@@ -22,6 +23,11 @@ func newMetrics(sources map[string]Source) *metrics {
 			Help: "Time from the head of a request to its answer, waits included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"path"}),
 		noKey: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_keyless_total",
 			Help: "Withdrawals accepted without a key of their source. Zero for long enough: keys can become require."}, []string{"source"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_gateway_waits_total",
+			Help: "Requests whose wait ended with an outcome, by what made the gateway look: it was there before the wait, this process told, the broker's hint, or the tick. Many by tick: hints do not arrive."}, []string{"by"}),
+	}
+	for _, by := range []string{byFirstLook, byTold, byHint, byTick} {
+		m.waits.WithLabelValues(by)
 	}
 	for name, source := range sources {
 		if source.MakeKeys {
@@ -36,6 +42,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	m.requests.Describe(out)
 	m.seconds.Describe(out)
 	m.noKey.Describe(out)
+	m.waits.Describe(out)
 }
 
 // Collect implements prometheus.Collector.
@@ -43,6 +50,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.requests.Collect(out)
 	m.seconds.Collect(out)
 	m.noKey.Collect(out)
+	m.waits.Collect(out)
 }
 
 func (m *metrics) answered(path string, status int, code string, took time.Duration) {
@@ -51,3 +59,7 @@ func (m *metrics) answered(path string, status int, code string, took time.Durat
 }
 
 func (m *metrics) keyless(source string) { m.noKey.WithLabelValues(source).Inc() }
+
+func (m *metrics) waitEnded(by string, requests int) {
+	m.waits.WithLabelValues(by).Add(float64(requests))
+}

@@ -2,10 +2,13 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -416,6 +419,38 @@ func TestD12_TheBankHangsAndTheDoorAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
+}
+
+// TestWait_IsToldByAWorkerInAnotherProcess: the broker's hint ends the wait, with no tick to help. A request whose outcome was there before it
+// could wait proves nothing, so there are several.
+func TestWait_IsToldByAWorkerInAnotherProcess(t *testing.T) {
+	w := newTown(t, "")
+	w.run("gateway", app.GatewayOptions{Tick: time.Hour})
+	w.run("worker", app.GatewayOptions{})
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			if a := w.insist(newKey(), "Prefer", "wait=30"); a.status != http.StatusCreated || a.State != "authorized" {
+				t.Errorf("%d %s", a.status, a.text)
+			}
+		})
+	}
+	callers.Wait()
+	response, err := w.client.Get("http://" + w.health + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ways := map[string]string{}
+	for _, found := range regexp.MustCompile(`(?m)^paidonce_gateway_waits_total\{by="(\w+)"\} (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+		ways[found[1]] = found[2]
+	}
+	if hints := ways["hint"]; len(ways) != 4 || hints == "0" || ways["told"] != "0" || ways["tick"] != "0" {
+		t.Errorf("the waits ended by %v, want hints and none by tick", ways)
+	}
 }
 
 // TestIntakeGrace_IsWhatTheSettingSays: the sweep is due a second after the operation was made, by one clock.

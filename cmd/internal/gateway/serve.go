@@ -27,10 +27,10 @@ func Listen(address string, g *Gateway) (*Server, error) {
 	}
 	return &Server{listener: listener, grace: 10 * time.Second, server: &http.Server{
 		Handler:           g,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      mostWait + 15*time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: g.opts.HeaderTimeout,
+		ReadTimeout:       g.opts.ReadTimeout,
+		WriteTimeout:      mostWait + g.opts.ReadTimeout,
+		IdleTimeout:       g.opts.IdleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.New(lines{g.opts.Log}, "", 0),
 	}}, nil

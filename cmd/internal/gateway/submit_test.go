@@ -384,6 +384,50 @@ func TestH_StrictBodies(t *testing.T) {
 	g.post(newKey(), body+" \n\t\r ").want(t, http.StatusAccepted, "", false)
 }
 
+// TestH3_NeighboursBeyondFloatsDiffer: numbers that a float cannot tell apart are two amounts, on the way in, in the ledger and on the way out.
+func TestH3_NeighboursBeyondFloatsDiffer(t *testing.T) {
+	c := newCity(t)
+	g := c.newGate(c.open(ledger.Options{}), nil)
+	yen := func(amount string) string { return strings.Replace(with(`"49.00"`, amount), `"GBP"`, `"JPY"`, 1) }
+	first, second := newKey(), newKey()
+	g.post(first, yen(`"9007199254740993"`)).want(t, http.StatusAccepted, "", false)
+	g.post(second, yen(`"9007199254740992"`)).want(t, http.StatusAccepted, "", false)
+	g.post(first, yen(`"9007199254740992"`)).want(t, http.StatusUnprocessableEntity, "key_reused", false)
+	for key, amount := range map[string]string{first: "9007199254740993", second: "9007199254740992"} {
+		if a := g.must("GET", "/v1/withdrawals/"+key, wallet(""), ""); a.Amount != amount {
+			t.Errorf("%s: %s, want %s", key, a.Amount, amount)
+		}
+		c.wantCount(1, "rows of "+amount, `SELECT count(*) FROM operations WHERE key = $1 AND amount_minor = `+amount, key)
+		if e, err := c.ledger.Explain(context.Background(), uuid.MustParse(key)); err != nil || !strings.Contains(string(e.Payload), `"`+amount+`"`) {
+			t.Errorf("the job of %s: %v", amount, err)
+		}
+	}
+	for _, number := range []string{"9007199254740993", "9007199254740993.0", "9.007199254740993e15"} {
+		g.post(newKey(), yen(number)).want(t, http.StatusUnprocessableEntity, "wrong_type", false)
+	}
+	g.post(newKey(), with(`"reference"`, `"metadata":{"ticket":9007199254740993},"reference"`)).want(t, http.StatusUnprocessableEntity, "wrong_type", false)
+}
+
+// TestI1I2_MinorUnitsAreThoseOfTheCurrency, as rows and as answers, against constants.
+func TestI1I2_MinorUnitsAreThoseOfTheCurrency(t *testing.T) {
+	c := newCity(t)
+	g := c.newGate(c.open(ledger.Options{}), nil)
+	for _, one := range []struct {
+		currency, amount string
+		minor            int
+	}{{"JPY", "500", 500}, {"KWD", "18.600", 18600}, {"BHD", "0.001", 1}, {"GBP", "18.60", 1860}} {
+		key := newKey()
+		g.post(key, strings.Replace(with("49.00", one.amount), `"GBP"`, `"`+one.currency+`"`, 1)).want(t, http.StatusAccepted, "", false)
+		c.wantCount(one.minor, one.currency, `SELECT amount_minor::int FROM operations WHERE key = $1`, key)
+		if a := g.must("GET", "/v1/withdrawals/"+key, wallet(""), ""); a.Amount != one.amount {
+			t.Errorf("%s: %s, want %s", one.currency, a.Amount, one.amount)
+		}
+	}
+	for _, wrong := range [][2]string{{"JPY", "500.00"}, {"KWD", "18.60"}, {"GBP", "18.600"}} {
+		g.post(newKey(), strings.Replace(with("49.00", wrong[1]), `"GBP"`, `"`+wrong[0]+`"`, 1)).want(t, http.StatusUnprocessableEntity, "amount_digits", false)
+	}
+}
+
 func TestH5_TextReachesTheJobUnchanged(t *testing.T) {
 	c := newCity(t)
 	g := c.newGate(c.open(ledger.Options{}), nil)

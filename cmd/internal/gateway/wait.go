@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,14 @@ import (
 // mostKeys is how many rows are read in one statement.
 const mostKeys = 1000
 
+// What makes the gateway look at a row.
+const (
+	byFirstLook = "first_look" // the outcome may have been there before the wait
+	byTold      = "told"
+	byHint      = "hint"
+	byTick      = "tick"
+)
+
 // waiters are the requests that wait for an outcome. One goroutine reads for all of them.
 type waiters struct {
 	ledger Ledger
@@ -25,9 +34,10 @@ type waiters struct {
 	mu      sync.Mutex
 	waiting map[uuid.UUID][]*waiter
 	n       int
-	news    map[uuid.UUID]struct{} // keys to look at now
-	wake    chan struct{}          // holds one
+	news    map[uuid.UUID]string // keys to look at now, and why
+	wake    chan struct{}        // holds one
 	closed  bool
+	ended   func(by string, requests int) // of waits that ended with an outcome
 }
 
 // waiter is one request. Its channel is closed when there is an outcome, or when nobody will look any more.
@@ -38,8 +48,8 @@ type waiter struct {
 }
 
 func newWaiters(l Ledger, tick time.Duration, most int, log zerolog.Logger) *waiters {
-	return &waiters{ledger: l, tick: tick, most: most, log: log, waiting: map[uuid.UUID][]*waiter{}, news: map[uuid.UUID]struct{}{},
-		wake: make(chan struct{}, 1)}
+	return &waiters{ledger: l, tick: tick, most: most, log: log, waiting: map[uuid.UUID][]*waiter{}, news: map[uuid.UUID]string{},
+		wake: make(chan struct{}, 1), ended: func(string, int) {}}
 }
 
 // wait returns where the operation stands when there is an outcome or ctx has ended. False: it was never looked at.
@@ -52,7 +62,7 @@ func (w *waiters) wait(ctx context.Context, key uuid.UUID) (ledger.Standing, boo
 	}
 	w.n++
 	w.waiting[key] = append(w.waiting[key], one)
-	w.news[key] = struct{}{} // the outcome may have been there before us
+	w.news[key] = byFirstLook
 	w.mu.Unlock()
 	w.hear()
 	select {
@@ -81,11 +91,11 @@ func (w *waiters) leave(key uuid.UUID, one *waiter) {
 }
 
 // tell says that a key is worth a look. Keys that nobody waits for are forgotten at once.
-func (w *waiters) tell(key uuid.UUID) {
+func (w *waiters) tell(key uuid.UUID, by string) {
 	w.mu.Lock()
 	_, wanted := w.waiting[key]
 	if wanted {
-		w.news[key] = struct{}{}
+		w.news[key] = by
 	}
 	w.mu.Unlock()
 	if wanted {
@@ -124,23 +134,20 @@ func (w *waiters) run(ctx context.Context) error {
 	}
 }
 
-func (w *waiters) takeNews() []uuid.UUID {
+func (w *waiters) takeNews() map[uuid.UUID]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keys := make([]uuid.UUID, 0, len(w.news))
-	for key := range w.news {
-		keys = append(keys, key)
-	}
-	clear(w.news)
-	return keys
+	news := w.news
+	w.news = map[uuid.UUID]string{}
+	return news
 }
 
-func (w *waiters) all() []uuid.UUID {
+func (w *waiters) all() map[uuid.UUID]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keys := make([]uuid.UUID, 0, len(w.waiting))
+	keys := make(map[uuid.UUID]string, len(w.waiting))
 	for key := range w.waiting {
-		keys = append(keys, key)
+		keys[key] = byTick
 	}
 	return keys
 }
@@ -152,8 +159,8 @@ func (w *waiters) some() bool {
 }
 
 // look reads rows and answers those who wait for them.
-func (w *waiters) look(ctx context.Context, keys []uuid.UUID) {
-	for part := range slices.Chunk(keys, mostKeys) {
+func (w *waiters) look(ctx context.Context, keys map[uuid.UUID]string) {
+	for part := range slices.Chunk(slices.Collect(maps.Keys(keys)), mostKeys) {
 		found, err := w.ledger.Standings(ctx, part)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -161,11 +168,11 @@ func (w *waiters) look(ctx context.Context, keys []uuid.UUID) {
 			}
 			return
 		}
-		w.spread(found)
+		w.spread(found, keys)
 	}
 }
 
-func (w *waiters) spread(found []ledger.Standing) {
+func (w *waiters) spread(found []ledger.Standing, by map[uuid.UUID]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range found {
@@ -179,6 +186,7 @@ func (w *waiters) spread(found []ledger.Standing) {
 		if found[i].State.Finished() {
 			w.n -= len(list)
 			delete(w.waiting, found[i].Key)
+			w.ended(by[found[i].Key], len(list))
 		}
 	}
 }
