@@ -99,7 +99,7 @@ CREATE TABLE dead_letter_acts (
 CREATE UNIQUE INDEX dead_letter_acts_decision ON dead_letter_acts (stream_at, sequence) WHERE act IN ('replay', 'discard', 'correct');
 CREATE UNIQUE INDEX dead_letter_acts_once ON dead_letter_acts (stream_at, sequence) WHERE act = 'published';
 CREATE UNIQUE INDEX dead_letter_acts_replay_n ON dead_letter_acts (key, replay_n) WHERE act = 'replay';
-CREATE INDEX dead_letter_acts_plan ON dead_letter_acts (plan, sequence) WHERE act = 'replay';
+CREATE INDEX dead_letter_acts_plan ON dead_letter_acts (plan, act, sequence) WHERE plan IS NOT NULL;
 
 -- What the unique index cannot say: a key whose letter was corrected is not replayed by another letter; nothing is published without its decision.
 -- +goose StatementBegin

@@ -230,6 +230,7 @@ func TestReplay_InterruptedFinishesItsChunkAndGoesOnLater(t *testing.T) {
 		keys = append(keys, job.NewKey())
 		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
 	}
+	letters = append(letters, letters[0]) // a copy: how it stands changes with the first one's replay
 	w.bury(letters...)
 	p := w.freeze(dead.Filter{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -286,4 +287,41 @@ func TestReplay_AnIDThatIsTakenIsNoReplay(t *testing.T) {
 	if s, err := w.desk.Show(t.Context(), 1); err != nil || s.State != dead.StatePlanned || s.Acts[len(s.Acts)-1].Reason != "id_taken" {
 		t.Errorf("show: %+v, %v", s, err)
 	}
+}
+
+// silent confirms nothing, as a broker that is away.
+type silent struct {
+	*queue.Publisher
+	calls int
+}
+
+func (s *silent) PublishMany(_ context.Context, ms []queue.Message) []queue.Result {
+	s.calls++
+	results := make([]queue.Result, len(ms))
+	for i := range results {
+		results[i].Err = queue.ErrUnconfirmed
+	}
+	return results
+}
+
+func TestReplay_StopsWhenTheBrokerConfirmsNothing(t *testing.T) {
+	w := newWorld(t, dead.Options{Chunk: 10})
+	var keys []uuid.UUID
+	var letters []letter
+	for range 40 {
+		keys = append(keys, job.NewKey())
+		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
+	}
+	w.bury(letters...)
+	p := w.freeze(dead.Filter{})
+	s := &silent{Publisher: w.publish}
+	act, err := dead.New(w.letters, s, w.pool, dead.Options{Chunk: 10}).Replay(t.Context(), p, 0)
+	w.must(err)
+	if _, err := w.do(w.olga, act); !errors.Is(err, queue.ErrUnconfirmed) || s.calls != 1 || act.Tally.Failed != 10 || act.Tally.Left != 30 {
+		t.Errorf("%v after %d chunks, %+v", err, s.calls, act.Tally)
+	}
+	if again, done, err := w.replay(p); err != nil || done.Outcome != "done" || again.Tally.Published != 40 {
+		t.Errorf("gone on with: %v, %v", done, err)
+	}
+	w.eachOnce(keys)
 }

@@ -307,6 +307,24 @@ func TestReplay_AChangedSelectionIsRefused(t *testing.T) {
 	}
 }
 
+// What became an operation after the plan was compared is not published.
+func TestReplay_ALetterThatChangesDuringTheRunIsSkipped(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	first, second := job.NewKey(), job.NewKey()
+	w.bury(letter{payload: payload(first)}, letter{payload: payload(second)})
+	act, err := w.desk.Replay(t.Context(), w.freeze(dead.Filter{}), 0)
+	w.must(err)
+	b := w.work(nil)
+	_, err = w.publish.Publish(t.Context(), queue.Message{Source: source, Route: route, Key: first, Payload: payload(first)})
+	w.must(err)
+	eventually(t, "paid", func() bool { return b.sends(first) == 1 })
+	outcome, err := act.Run(t.Context(), w.olga) // past Check: as if it had come after it
+	if err != nil || outcome != "partial" || act.Tally.Published != 1 || act.Tally.Changed != 1 || len(w.jobs()) != 2 {
+		t.Errorf("%s, %+v, %v", outcome, act.Tally, err)
+	}
+	eventually(t, "the other one is paid", func() bool { return b.sends(second) == 1 })
+}
+
 // Whoever changes the rows of a plan behind the guards is found out by its id.
 func TestReplay_AForgedPlanIsRefused(t *testing.T) {
 	w := newWorld(t, dead.Options{})

@@ -142,10 +142,14 @@ func (a *Discard) Check(ctx context.Context, _ operate.Operator) error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
+		begun, err := a.begun(ctx)
+		if err != nil || begun {
+			return err // what is left of it is what nobody has decided about
+		}
 		if !time.Now().Before(a.plan.ExpiresAt) {
 			return operate.Refuse("plan_expired", "plan %s could be begun until %s: make a new one", a.plan.ID, a.plan.ExpiresAt.UTC().Format(time.RFC3339))
 		}
-		return a.d.fresh(ctx, a.plan)
+		return a.d.fresh(ctx, a.plan, nil)
 	}
 	var sequence uint64
 	var act string
@@ -160,6 +164,14 @@ func (a *Discard) Check(ctx context.Context, _ operate.Operator) error {
 		return operate.Refuse("corrected", "dead letter %d was corrected: there is nothing left to decide", sequence)
 	}
 	return operate.Refuse("replayed", "dead letter %d was replayed: there is nothing left to decide; what came of it is its operation, or a later letter", sequence)
+}
+
+func (a *Discard) begun(ctx context.Context) (is bool, err error) {
+	err = a.d.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dead_letter_acts WHERE plan = $1 AND act = 'discard')`, a.plan.draft).Scan(&is)
+	if err != nil {
+		return false, fmt.Errorf("read what was done of plan %s: %w", a.plan.ID, err)
+	}
+	return is, nil
 }
 
 func (a *Discard) sequences() []int64 {

@@ -70,6 +70,9 @@ func limits() operate.Options {
 
 func newWorld(t testing.TB, opt dead.Options) *world {
 	t.Helper()
+	if parallel, ok := t.(interface{ Parallel() }); ok {
+		parallel.Parallel()
+	}
 	broker, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,10 @@ func (r *Replay) Check(ctx context.Context, _ operate.Operator) error {
 	if !begun && !time.Now().Before(r.plan.ExpiresAt) {
 		return operate.Refuse("plan_expired", "plan %s could be begun until %s: make a new one", r.plan.ID, r.plan.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	return r.d.fresh(ctx, r.plan)
+	if begun {
+		return r.d.fresh(ctx, r.plan, []Class{ClassReplayable})
+	}
+	return r.d.fresh(ctx, r.plan, nil)
 }
 
 // count tells what earlier runs have done.
@@ -277,16 +280,23 @@ func (r *Replay) publish(ctx context.Context, by operate.Operator, chunk []repla
 	}
 	results := r.d.publish.PublishMany(finish, messages)
 	found := outcomes{}
+	var away error // the broker does not answer: the next chunk would fare no better
 	for i, result := range results {
 		if err := r.judge(finish, &found, chunk[i].sequence, messages[i], result); err != nil {
 			return err
 		}
+		if errors.Is(result.Err, queue.ErrUnconfirmed) {
+			away = result.Err
+		}
 	}
-	if err := found.record(finish, r.d, r.plan, by); err != nil {
+	// With a time of its own: a broker that was away may have used up the other one.
+	record, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer stop()
+	if err := found.record(record, r.d, r.plan, by); err != nil {
 		return err
 	}
 	r.d.opt.Progress("replay", r.Tally.Before+r.Tally.Published, r.plan.sum(ClassReplayable).Count)
-	return ctx.Err()
+	return errors.Join(ctx.Err(), away)
 }
 
 // judge turns one result into what is recorded. A duplicate is ours only if the stream holds what we wanted to publish: somebody else may

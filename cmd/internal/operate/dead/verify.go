@@ -11,8 +11,9 @@ import (
 )
 
 // fresh refuses a plan that is not what was frozen any more: its stream was made again, a letter is gone or has other bytes, or a letter that
-// the plan has not begun with stands in another way to the ledger now. What the plan itself has done is no change.
-func (d *Desk) fresh(ctx context.Context, p *Plan) error {
+// the plan has not begun with stands in another way to the ledger now. What the plan itself has done is no change. Classes are those that are
+// compared: a plan that was begun has itself changed how its other letters stand. nil = all.
+func (d *Desk) fresh(ctx context.Context, p *Plan, classes []Class) error {
 	state, err := d.Sync(ctx)
 	if err != nil {
 		return err
@@ -23,7 +24,7 @@ func (d *Desk) fresh(ctx context.Context, p *Plan) error {
 	if err := d.sameBytes(ctx, p); err != nil {
 		return err
 	}
-	return d.sameClasses(ctx, p)
+	return d.sameClasses(ctx, p, classes)
 }
 
 // sameBytes reads the stream beside the plan.
@@ -69,12 +70,12 @@ func (d *Desk) sameBytes(ctx context.Context, p *Plan) error {
 const classesNow = `
 SELECT g.sequence, g.class, coalesce(` + "%s" + `, 'gone') FROM dead_plan_letters g
   LEFT JOIN dead_letters l ON l.stream_at = $1 AND l.sequence = g.sequence` + classified + `
- WHERE g.draft = $2 AND g.sequence > $4 AND NOT coalesce(a.act = 'replay' AND a.plan = $2, false) AND NOT coalesce(a.act = 'discard' AND a.plan = $2, false)
+ WHERE g.draft = $2 AND g.sequence > $4 AND ($6::text[] IS NULL OR g.class = ANY ($6)) AND NOT coalesce(a.act = 'replay' AND a.plan = $2, false) AND NOT coalesce(a.act = 'discard' AND a.plan = $2, false)
  ORDER BY g.sequence LIMIT $5`
 
-func (d *Desk) sameClasses(ctx context.Context, p *Plan) error {
+func (d *Desk) sameClasses(ctx context.Context, p *Plan, classes []Class) error {
 	for after := uint64(0); ; {
-		rows, err := d.db.Query(ctx, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Routes, after, 5*pageRows)
+		rows, err := d.db.Query(ctx, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Routes, after, 5*pageRows, classes)
 		if err != nil {
 			return fmt.Errorf("classify the letters of plan %s: %w", p.ID, err)
 		}
