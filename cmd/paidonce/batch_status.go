@@ -45,7 +45,7 @@ func (s *session) batchStatus() *cobra.Command {
 			if len(args) == 0 && (rows || follow || len(states) > 0) {
 				return cli.Exit(cli.Usage, errors.New("--rows, --state and --follow are about one run: name it"))
 			}
-			return s.withBatches(ctx, func(b batches) error {
+			return s.seeBatches(ctx, func(b batches) error {
 				switch {
 				case len(args) == 0:
 					return s.listRuns(ctx, b)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,6 +38,7 @@ func TestCodeOf(t *testing.T) {
 		{"moved database", fmt.Errorf("%w: x", ledger.ErrMoved), 8},
 		{"interrupted", fmt.Errorf("wait: %w", context.Canceled), 130},
 		{"deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), 75},
+		{"a file that is there", fmt.Errorf("open: %w", &fs.PathError{Op: "open", Path: "x", Err: syscall.EEXIST}), 1},
 		{"no broker", fmt.Errorf("connect: %w", nats.ErrNoServers), 75},
 		{"postgres is shutting down", &pgconn.PgError{Code: "57P01"}, 75},
 		{"postgres refuses the right", &pgconn.PgError{Code: "42501"}, 1},

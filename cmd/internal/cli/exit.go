@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -125,6 +126,10 @@ func away(err error) bool {
 	var connect *pgconn.ConnectError
 	var pg *pgconn.PgError
 	var network net.Error
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return false // the error number inside would pass for one of the network
+	}
 	if errors.As(err, &pg) {
 		switch pg.Code[:min(2, len(pg.Code))] {
 		case "08", "53", "57", "40", "55": // connection, resources, shutdown or cancelled, rolled back, locked
