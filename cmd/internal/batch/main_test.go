@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // world is a ledger with its desk and batches, as `paidonce batch` has it: olga and oscar submit, ada approves.
 type world struct {
 	*Service
-	t      *testing.T
+	t      testing.TB
 	urls   stack.DatabaseURLs
 	pool   *pgxpool.Pool
 	desk   *operate.Service
@@ -42,14 +42,16 @@ func limits() operate.Limits {
 	return operate.Limits{Counts: map[string]int{ActSubmit: 5}, Amounts: map[string]int64{"GBP": 100_000, "JPY": 100_000}}
 }
 
-func newWorld(t *testing.T, opt operate.Options) *world {
+func newWorld(t testing.TB, opt operate.Options) *world {
 	t.Helper()
 	return newWorldAs(t, opt, Options{PartRows: 4})
 }
 
-func newWorldAs(t *testing.T, opt operate.Options, batch Options) *world {
+func newWorldAs(t testing.TB, opt operate.Options, batch Options) *world {
 	t.Helper()
-	t.Parallel() // each has a database of its own
+	if one, ok := t.(*testing.T); ok {
+		one.Parallel() // each has a database of its own
+	}
 	w := &world{t: t, urls: stack.Databases(t), people: map[string]operate.Operator{}, tokens: map[string]string{}}
 	if opt.Limits.Counts == nil {
 		opt.Limits = limits()

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+)
+
+const (
+	payroll = "row_ref,debtor_account,amount,currency,name,iban,reference\n" +
+		"e-1," + canaryAccount + ",10.00,GBP," + canaryName + "," + canaryIBAN + "," + canaryReference + "\n" +
+		"e-2," + canaryAccount + ",20.50,GBP,=Formula," + canaryIBAN + "," + canaryReference + "\n" +
+		"e-3," + canaryAccount + ",30.00,GBP," + canaryName + "," + canaryIBAN + "," + canaryReference + "\n"
+	runKey = "2026-11-payroll"
+)
+
+// batch runs a batch command under its own database role; "" = without a token.
+func (i *installation) batch(name string, args ...string) said {
+	i.t.Helper()
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Batch}
+	if name != "" {
+		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, name)
+	}
+	got := command(i.t, "", env, append([]string{"batch"}, append(args, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")...)...)
+	if len(args) > 0 && args[0] != "report" {
+		i.said.WriteString(got.out + got.errors)
+	}
+	return got
+}
+
+// wantCode fails unless a command ended with code and said all of it.
+func wantCode(t *testing.T, got said, code cli.Code, says ...string) {
+	t.Helper()
+	for _, text := range says {
+		if !strings.Contains(got.out+got.errors, text) {
+			t.Errorf("does not say %q", text)
+		}
+	}
+	if got.code != code || t.Failed() {
+		t.Fatalf("code %d, want %d\n%s\n%s", got.code, code, got.out, got.errors)
+	}
+}
+
+func TestJourneyOfABatch(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	i.hire()
+	stop := i.work()
+	defer func() { _ = stop() }()
+	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
+	dir := t.TempDir()
+	good, bad := i.write(dir, "november.csv", payroll), i.write(dir, "bad.csv", strings.Replace(payroll, "20.50", "1.9E+18", 1))
+	twins := i.write(dir, "twins.csv", payroll+payroll[strings.LastIndex(payroll, "e-3"):])
+	of := []string{"--source", "wallet", "--route", "gbp-fps"}
+	submit := func(who, file string, more ...string) said {
+		return i.batch(who, append(append([]string{"submit", file, "--run", runKey, "--reason", "payroll"}, of...), more...)...)
+	}
+
+	wantCode(t, i.batch("", append([]string{"check", good, "--expect-rows", "3", "--expect-sum", "60.50 GBP", "-o", "json"}, of...)...), cli.OK, `"good": true`, `"amount": "60.50"`)
+	wantCode(t, i.batch("", append([]string{"check", good, "--expect-rows", "4"}, of...)...), cli.Failure, "expected_rows")
+	wantCode(t, i.batch("", append([]string{"check", bad, "-o", "csv"}, of...)...), cli.Failure, "line,row,column,cell,code,message,hint", "\n3,2,amount,")
+	wantCode(t, i.batch("", append([]string{"check", twins}, of...)...), cli.Ambiguous, "--allow-duplicates")
+	wantCode(t, i.batch("", append([]string{"check", twins, "--allow-duplicates", "two shifts"}, of...)...), cli.OK)
+	wantCode(t, i.batch("", "check", good, "--source", "nobody", "--delimiter", "xx", "--expect-sum", "1"), cli.Usage, "--source", "--delimiter", "--expect-sum")
+	wantCode(t, submit("olga", bad), cli.Failure, "amount")
+	wantCode(t, submit("olga", good, "--dry-run"), cli.OK, "second person")
+	wantCode(t, i.batch("olga", "status", runKey), cli.NotFound)
+	wantCode(t, submit("vera", good), cli.NotAllowed)
+
+	wantCode(t, submit("olga", good), cli.Waiting, "batch approve "+runKey)
+	wantCode(t, i.batch("", "status", runKey), cli.OK, "not_enqueued", "60.50", "waiting")
+	wantCode(t, i.batch("olga", "approve", runKey, "--reason", "mine"), cli.NotAllowed)
+	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "looked", "--digest", "0123456789abcdef"), cli.Conflict)
+	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "totals agree"), cli.OK, "batch resume "+runKey)
+	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "approved", "-o", "json"), cli.OK, `"enqueued": 3`, `"published": 3`)
+	wantCode(t, submit("oscar", good), cli.OK, "it goes on")
+	wantCode(t, submit("olga", twins, "--allow-duplicates", "two shifts"), cli.Conflict, "other")
+	other := append([]string{"submit", good, "--run", "again", "--reason", "payroll"}, of...)
+	wantCode(t, i.batch("olga", other...), cli.Conflict, runKey, "--again")
+	wantCode(t, i.batch("olga", append(other, "--again", "December")...), cli.Waiting)
+
+	followed := i.batch("", "status", runKey, "--rows", "--follow", "-o", "jsonl")
+	wantCode(t, followed, cli.OK)
+	if n := strings.Count(followed.out, `"state":"authorized"`); n != 3 {
+		t.Errorf("%d rows were followed to their outcome:\n%s", n, followed.out)
+	}
+	var status struct {
+		Finished int
+		Complete bool
+		Counts   []struct {
+			State, Amount string
+			Rows          int
+		}
+	}
+	if err := json.Unmarshal([]byte(i.batch("", "status", runKey, "-o", "json").out), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.Finished != 3 || !status.Complete || len(status.Counts) != 1 || status.Counts[0].Rows != 3 || status.Counts[0].Amount != "60.50" {
+		t.Errorf("status %+v", status)
+	}
+	i.reportsOfABatch(dir)
+	wantCode(t, i.batch("olga", "pause", runKey, "--reason", "late"), cli.OK, "paused")
+	wantCode(t, i.batch("olga", "cancel", runKey, "--reason", "late"), cli.Partial, "3 rows were begun before")
+	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "oh"), cli.Conflict, "cancelled")
+	wantCode(t, i.batch("olga", "cancel", "again", "--reason", "no", "-o", "json"), cli.OK, `"never_enqueued": 3`)
+	wantCode(t, i.batch("", "status", "-o", "csv"), cli.OK, "run,state,rows", "again,cancelled,3")
+
+	if code := stop(); code != cli.OK {
+		t.Errorf("the worker ends with code %d", code)
+	}
+	if found := linesWith(i.said.String(), "ermissions Violation"); found != "" {
+		t.Errorf("a role lacks a right that its process needs:\n%s", found)
+	}
+	for _, canary := range i.canaries() {
+		if strings.Contains(i.said.String(), canary) {
+			t.Errorf("some output but the report shows %q:\n%s", canary, linesWith(i.said.String(), canary))
+		}
+	}
+}
+
+// reportsOfABatch: for people formulas are harmless, machines get every byte, and who has no role gets neither.
+func (i *installation) reportsOfABatch(dir string) {
+	i.t.Helper()
+	people, machine := i.batch("olga", "report", runKey), filepath.Join(dir, "report.csv")
+	wantCode(i.t, people, cli.OK, `"'=Formula"`, `"authorized"`, canaryIBAN)
+	if !regexp.MustCompile(`"e-2",.*"20\.50",.*,"2","3","[0-9a-f-]{36}","authorized","","[^"]+","","20`).MatchString(people.out) {
+		i.t.Errorf("report:\n%s", people.out)
+	}
+	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "machine", "--out", machine), cli.OK)
+	text, err := os.ReadFile(machine)
+	if err != nil || !strings.Contains(string(text), `"=Formula"`) {
+		i.t.Errorf("%v:\n%s", err, text)
+	}
+	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "machine", "--out", machine), cli.Failure)
+	wantCode(i.t, i.batch("vera", "report", runKey), cli.NotAllowed)
+	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "cats"), cli.Usage)
+	wantCode(i.t, i.batch("olga", "report", "nothing"), cli.NotFound)
+}
