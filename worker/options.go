@@ -36,8 +36,10 @@ type Partner struct {
 
 // Options of a Worker. Zero fields take their defaults; routes and sources have none.
 type Options struct {
-	Routes  map[string]Route  // by route name; a job for another route is a dead letter
-	Sources map[string]Source // by source name; a job of another source is a dead letter
+	// The policy. It is for what is new: a job that it refuses is a dead letter only if the ledger has never seen it, and an operation that it
+	// refuses since is asked after, if it is in doubt, and not sent.
+	Routes  map[string]Route  // by route name
+	Sources map[string]Source // by source name
 
 	Lease         time.Duration // how long a claim holds; must be the ledger's; default 60s
 	AckWait       time.Duration // of the route's consumer, only checked here; default 30s
