@@ -66,10 +66,11 @@ func TestNetwork_ToTheBank(t *testing.T) {
 	r.strike(t, r.toBank, append(ways(), proxy.Way{Duplicate: true}))
 }
 
-// TestG5_EveryRequestTwice: a proxy that repeats every request gives one transfer and one outcome.
+// TestG5_EveryRequestTwice: a proxy that repeats every request gives one transfer and one outcome. It repeats them on connections of its own and
+// drops their answers: on the same one, a second answer can come in the place of the next, which is a mismatch and a person's business.
 func TestG5_EveryRequestTwice(t *testing.T) {
 	r := newRig(t, setup{bank: banksim.Options{Calm: true}})
-	r.toBank.Set(proxy.Way{Duplicate: true})
+	r.toBank.Set(proxy.Way{Copy: true})
 	r.start(t, "", nil)
 	r.load(t, 40)
 	j := r.prove(t)

@@ -87,7 +87,8 @@ func TestMemoryDoesNotGrowWithTheLedger(t *testing.T) {
 	const ceiling = 24 << 20
 	small, large := peak(t, 25_000), peak(t, 200_000)
 	t.Logf("heap in use: %d KiB for 25,000 operations, %d KiB for 200,000", small>>10, large>>10)
-	if large > ceiling || large > 6*small {
+	// What a small run takes is chance: its peak may lie between two looks. A hundred bytes more for each operation would be 20 MiB.
+	if large > ceiling || large > 6*max(small, 2<<20) {
 		t.Errorf("eight times the operations took %d KiB instead of %d KiB", large>>10, small>>10)
 	}
 }

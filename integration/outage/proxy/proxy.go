@@ -23,6 +23,7 @@ type Way struct {
 	Deaf      bool          // only what comes back is swallowed: the other side works, and is not heard
 	Halve     bool          // half of the next chunk is forwarded, then the connection is reset
 	Duplicate bool          // every chunk towards the target is sent twice
+	Copy      bool          // a new connection gets a twin, which carries the same bytes to the target; nobody hears what it answers there
 }
 
 // Tap sees a chunk on its way.
@@ -50,6 +51,7 @@ type Proxy struct {
 // pair is one connection and its continuation.
 type pair struct {
 	client, target net.Conn
+	twin           net.Conn // nil = none
 	once           sync.Once
 	closed         chan struct{}
 }
@@ -110,28 +112,41 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(client net.Conn) {
 	one := &pair{client: client, closed: make(chan struct{})}
-	if p.way.Load().Refuse {
+	if p.way.Load().Refuse || !p.dial(one) || !p.keep(one) {
 		one.reset()
 		return
 	}
-	target, err := net.DialTimeout("tcp", *p.target.Load(), 5*time.Second)
-	if err != nil {
-		one.reset()
-		return
+	target := one.target
+	var unheard sync.WaitGroup
+	if one.twin != nil {
+		unheard.Go(func() { _, _ = io.Copy(io.Discard, one.twin) }) // ends with the pair
 	}
-	one.target = target
-	if !p.keep(one) {
-		one.reset()
-		return
-	}
-	var both sync.WaitGroup
-	both.Go(func() { p.pump(one, client, target, true) })
-	both.Go(func() { p.pump(one, target, client, false) })
-	both.Wait()
+	var pumps sync.WaitGroup
+	pumps.Go(func() { p.pump(one, client, target, true) })
+	pumps.Go(func() { p.pump(one, target, client, false) })
+	pumps.Wait()
 	one.end(false)
+	unheard.Wait()
 	p.mu.Lock()
 	delete(p.pairs, one)
 	p.mu.Unlock()
+}
+
+// dial reports false when the target cannot be reached.
+func (p *Proxy) dial(one *pair) bool {
+	var err error
+	if one.target, err = net.DialTimeout("tcp", *p.target.Load(), 5*time.Second); err != nil {
+		one.target = nil
+		return false
+	}
+	if !p.way.Load().Copy {
+		return true
+	}
+	if one.twin, err = net.DialTimeout("tcp", *p.target.Load(), 5*time.Second); err != nil {
+		one.twin = nil
+		return false
+	}
+	return true
 }
 
 func (p *Proxy) keep(one *pair) bool {
@@ -202,6 +217,11 @@ func (p *Proxy) forward(one *pair, way *Way, to net.Conn, chunk []byte, toTarget
 			return false
 		}
 	}
+	if one.twin != nil && toTarget {
+		if _, err := one.twin.Write(chunk); err != nil {
+			return false
+		}
+	}
 	if p.options.After != nil {
 		p.options.After(toTarget, chunk)
 	}
@@ -213,7 +233,7 @@ func (one *pair) reset() { one.end(true) }
 func (one *pair) end(reset bool) {
 	one.once.Do(func() {
 		close(one.closed)
-		for _, conn := range []net.Conn{one.client, one.target} {
+		for _, conn := range []net.Conn{one.client, one.target, one.twin} {
 			if conn == nil {
 				continue
 			}

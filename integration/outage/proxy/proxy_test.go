@@ -119,6 +119,18 @@ func TestEachWay(t *testing.T) {
 	}
 }
 
+func TestCopy_TheTargetGetsItTwiceAndOneAnswerComesBack(t *testing.T) {
+	p, seen := through(t)
+	p.Set(Way{Copy: true})
+	conn := dial(t, p)
+	if got, err := say(t, conn, "0123456789", 11, 300*time.Millisecond); got != "0123456789" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("answer %q, %v", got, err)
+	}
+	if got := seen(); len(got) != 20 {
+		t.Errorf("%q arrived", got)
+	}
+}
+
 func TestAConnectionThatLostBytesIsCutBeforeTheNextOnes(t *testing.T) {
 	p, seen := through(t)
 	conn := dial(t, p)
