@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { stack.Main(m) }
 
 const (
 	body = `{"route":"gbp-fps","debtor_account":"cust-4471","amount":"49.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"}}`
-	bare = `{"debtor_account":"cust-4471","amount":"49.00","currency":"GBP","beneficiary":{"name":"A & B Example","iban":"GB33BUKB20201555555555"}}`
+	bare = `{"debtor_account":"cust-4471","amount":"49.00","currency":"GBP","beneficiary":{"name":"Ä & B Example","iban":"GB33BUKB20201555555555"}}`
 )
 
 // services are `paidonce run --with worker,gateway` on real services.
@@ -57,6 +57,7 @@ func start(t *testing.T) *services {
 	s.write("bank", "bank-token\n")
 	s.write("token", "the-token-of-the-wallet\n")
 	s.write("withdrawal.json", body)
+	s.write("job.json", bare)
 	s.write("paidonce.yaml", fmt.Sprintf(`
 nats: { url: %q, replicas: 1 }
 database: { url: %q, max_conns: 4, accept_loss: true }
@@ -153,6 +154,13 @@ func all() []example {
 		{"publish.py", "python3", func(s *services, key string) ([]string, string) {
 			return []string{"publish.py", strings.TrimPrefix(s.nats, "nats://"), "wallet", "gbp-fps", key}, bare
 		}, "confirmed", "confirmed again"},
+		{"publish.mjs", "node", func(s *services, key string) ([]string, string) {
+			return []string{"publish.mjs", strings.TrimPrefix(s.nats, "nats://"), "wallet", "gbp-fps", key, filepath.Join(s.dir, "job.json")}, ""
+		}, "confirmed", "confirmed again"},
+		{"publish.sh", "bash", func(s *services, key string) ([]string, string) {
+			host, port, _ := strings.Cut(strings.TrimPrefix(s.nats, "nats://"), ":")
+			return []string{"publish.sh", host, port, "wallet", "gbp-fps", key, filepath.Join(s.dir, "job.json")}, ""
+		}, "confirmed", "confirmed again"},
 	}
 }
 
@@ -174,7 +182,7 @@ func TestExamples(t *testing.T) {
 			cmd := exec.CommandContext(ctx, interpreter, args...)
 			cmd.Stdin = strings.NewReader(stdin)
 			cmd.Env = append(os.Environ(), "PAIDONCE_URL="+s.url, "PAIDONCE_TOKEN_FILE="+filepath.Join(s.dir, "token"))
-			if got := s.run(cmd); !strings.HasPrefix(got, want) {
+			if got := s.run(cmd); !strings.HasPrefix(got, want) || want == "confirmed" && got != want {
 				t.Errorf("%s printed %q, want %q", e.name, got, want)
 			}
 			cancel()
