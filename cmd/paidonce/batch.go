@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -111,7 +112,12 @@ func openBatches(ctx context.Context, d *desk, body func(batches) error) error {
 		return err
 	}
 	defer closeBatch()
-	return codeOfRuns(body(batches{service, d}))
+	err = body(batches{service, d})
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return cli.Exit(cli.NotAllowed, fmt.Errorf("this database role may not (%w): `paidonce batch` logs in as paidonce_batch", err))
+	}
+	return codeOfRuns(err)
 }
 
 // codeOfRuns gives errors of runs their exit codes.

@@ -27,20 +27,24 @@ const (
 func (s *session) batchStatus() *cobra.Command {
 	var rows, follow bool
 	var states []string
+	var key string
 	command := &cobra.Command{
 		Use:   "status [RUN]",
 		Short: "Show where runs, or the rows of one, stand",
 		Long: "Without a run: the newest runs. With one: its rows counted by where their operations stand, with sums and the oldest that is unfinished.\n" +
-			"With --rows every enqueued row; with --follow what changes, until nothing more happens by itself. Exit code 6: some rows are rejected or\n" +
-			"parked.",
+			"With --rows every enqueued row; with --follow what changes, until nothing more happens by itself; with --key the run and row that an\n" +
+			"operation came from. Exit code 6: some rows are rejected or parked.",
 		Example: "  paidonce batch status\n  paidonce batch status 2026-11-payroll\n  paidonce batch status 2026-11-payroll --rows --state parked,rejected -o csv\n" +
-			"  paidonce batch status 2026-11-payroll --rows --follow -o jsonl",
+			"  paidonce batch status 2026-11-payroll --rows --follow -o jsonl\n  paidonce batch status --key 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11",
 		Args: cobra.MaximumNArgs(1),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			for _, state := range states {
 				if !slices.Contains(stateNames(), state) {
 					return cli.Exit(cli.Usage, fmt.Errorf("--state must be of %s", strings.Join(stateNames(), ", ")))
 				}
+			}
+			if key != "" {
+				return s.showRowOf(ctx, key)
 			}
 			if len(args) == 0 && (rows || follow || len(states) > 0) {
 				return cli.Exit(cli.Usage, errors.New("--rows, --state and --follow are about one run: name it"))
@@ -65,6 +69,7 @@ func (s *session) batchStatus() *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVar(&rows, "rows", false, "every enqueued row")
 	flags.BoolVar(&follow, "follow", false, "go on until nothing more happens by itself")
+	flags.StringVar(&key, "key", "", "the run and row that the operation with this key came from")
 	flags.StringSliceVar(&states, "state", nil, "with --rows: only rows in these states")
 	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp)))
 	s.completeRuns(command)
@@ -239,7 +244,23 @@ func (s *session) showRun(ctx context.Context, b batches, run batch.Run) error {
 	return s.showStatus(&status)
 }
 
+// showRowOf prints which row of which run an operation came from.
+func (s *session) showRowOf(ctx context.Context, text string) error {
+	key, err := cli.ParseKey(text)
+	if err != nil {
+		return err
+	}
+	return s.seeBatches(ctx, func(b batches) error {
+		run, row, err := b.RowOf(ctx, key)
+		if err != nil {
+			return err
+		}
+		return cli.One(s.printer(), outcomeTable(outcomeRowOf(run.RunKey, row)))
+	})
+}
+
 type outcomeRow struct {
+	Run        string `json:"run"`
 	Row        int    `json:"row"`
 	Line       int    `json:"line"`
 	RowRef     string `json:"row_ref,omitzero"`
@@ -254,16 +275,16 @@ type outcomeRow struct {
 	Settlement string `json:"settlement,omitzero"`
 }
 
-func outcomeRowOf(r batch.RowOutcome) outcomeRow {
-	return outcomeRow{r.N, r.Line, r.RowRef, r.Key.String(), string(r.State), r.InDoubt, r.Amount.Decimal(), r.Amount.Currency, r.TransferID, r.Code,
+func outcomeRowOf(run string, r batch.RowOutcome) outcomeRow {
+	return outcomeRow{run, r.N, r.Line, r.RowRef, r.Key.String(), string(r.State), r.InDoubt, r.Amount.Decimal(), r.Amount.Currency, r.TransferID, r.Code,
 		cli.Time(r.OutcomeAt), r.Settlement}
 }
 
 func outcomeTable(rows ...outcomeRow) cli.Table[outcomeRow] {
 	return cli.Table[outcomeRow]{
-		Columns: []string{"row", "line", "row_ref", "key", "state", "in_doubt", "amount", "currency", "transfer_id", "reason", "outcome_at", "settlement"},
+		Columns: []string{"run", "row", "line", "row_ref", "key", "state", "in_doubt", "amount", "currency", "transfer_id", "reason", "outcome_at", "settlement"},
 		Cells: func(r outcomeRow) []string {
-			return []string{fmt.Sprint(r.Row), fmt.Sprint(r.Line), r.RowRef, r.Key, r.State, fmt.Sprint(r.InDoubt), r.Amount, r.Currency, r.TransferID, r.Reason,
+			return []string{r.Run, fmt.Sprint(r.Row), fmt.Sprint(r.Line), r.RowRef, r.Key, r.State, fmt.Sprint(r.InDoubt), r.Amount, r.Currency, r.TransferID, r.Reason,
 				r.OutcomeAt, r.Settlement}
 		},
 		Rows: rows,
@@ -279,12 +300,12 @@ func (s *session) listRows(ctx context.Context, b batches, runKey string, states
 	format := s.printer().Format
 	if format == cli.FormatJSONL || format == cli.FormatCSV {
 		w := s.newRowWriter()
-		err = b.Rows(ctx, status.Run, states, func(r batch.RowOutcome) error { return w.write(outcomeRowOf(r)) })
+		err = b.Rows(ctx, status.Run, states, func(r batch.RowOutcome) error { return w.write(outcomeRowOf(runKey, r)) })
 		return errors.Join(err, w.flush(), trouble(&status))
 	}
 	table := outcomeTable()
 	err = b.Rows(ctx, status.Run, states, func(r batch.RowOutcome) error {
-		table.Rows = append(table.Rows, outcomeRowOf(r))
+		table.Rows = append(table.Rows, outcomeRowOf(runKey, r))
 		return nil
 	})
 	if err != nil {
@@ -353,7 +374,7 @@ func (s *session) followRun(ctx context.Context, b batches, runKey string, rows 
 					return nil
 				}
 				seen[r.N] = r.State
-				return w.write(outcomeRowOf(r))
+				return w.write(outcomeRowOf(runKey, r))
 			})
 			if err := errors.Join(err, w.flush()); err != nil {
 				return err

@@ -90,6 +90,9 @@ func TestJourneyOfABatch(t *testing.T) {
 	if n := strings.Count(followed.out, `"state":"authorized"`); n != 3 {
 		t.Errorf("%d rows were followed to their outcome:\n%s", n, followed.out)
 	}
+	key := regexp.MustCompile(`"key":"([0-9a-f-]{36})"`).FindStringSubmatch(followed.out)[1]
+	wantCode(t, i.batch("", "status", "--key", key, "-o", "json"), cli.OK, `"run": "`+runKey+`"`, `"row_ref": "e-`)
+	wantCode(t, i.batch("", "status", "--key", journeyKey), cli.NotFound)
 	var status struct {
 		Finished int
 		Complete bool
@@ -110,6 +113,9 @@ func TestJourneyOfABatch(t *testing.T) {
 	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "oh"), cli.Conflict, "cancelled")
 	wantCode(t, i.batch("olga", "cancel", "again", "--reason", "no", "-o", "json"), cli.OK, `"never_enqueued": 3`)
 	wantCode(t, i.batch("", "status", "-o", "csv"), cli.OK, "run,state,rows", "again,cancelled,3")
+
+	i.databases.Batch = i.databases.Desk
+	wantCode(t, submit("olga", i.write(dir, "december.csv", strings.Replace(payroll, "10.00", "11.00", 1)), "--run", "december"), cli.NotAllowed, "logs in as paidonce_batch")
 
 	if code := stop(); code != cli.OK {
 		t.Errorf("the worker ends with code %d", code)

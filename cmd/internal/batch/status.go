@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -197,4 +198,23 @@ func (s *Service) Rows(ctx context.Context, run Run, states []string, visit func
 		}
 		after = *last
 	}
+}
+
+// RowOf finds the run and the row that an operation came from, or ErrNoRun.
+func (s *Service) RowOf(ctx context.Context, key uuid.UUID) (Run, RowOutcome, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+outcomeColumns+`, r.run_key FROM operations o JOIN batch_rows b ON b.operation_id = o.id JOIN batch_runs r ON r.id = b.run_id
+		WHERE o.key = $1`, key)
+	if err != nil {
+		return Run{}, RowOutcome{}, fmt.Errorf("find the row of %s: %w", key, err)
+	}
+	var runKey string
+	row, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row, &runKey); return r, err })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Run{}, row, fmt.Errorf("%s: %w from which this operation came", key, ErrNoRun)
+	}
+	if err != nil {
+		return Run{}, row, fmt.Errorf("find the row of %s: %w", key, err)
+	}
+	run, err := s.Run(ctx, runKey)
+	return run, row, err
 }
