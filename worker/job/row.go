@@ -64,15 +64,21 @@ func FromTexts(source, route string, key uuid.UUID, t *Texts) (Job, error) {
 	return r.job, nil
 }
 
+// OwnOfRow is what a row says beside its job.
+type OwnOfRow struct {
+	Ref   string // row_ref; "" = none
+	Route bool   // the row itself names its route
+}
+
 // DecodeRow reads one line of a file of jobs: the document of Decode without v and key, which the run gives it, and perhaps with route, where it
 // goes another way than the rest of the file, and with row_ref, the reference under which the file's author knows the row. It is as strict as
 // Decode. The key of the job is Nil. The error is always a *Fault.
-func DecodeRow(source, route string, line []byte) (j Job, rowRef string, err error) {
+func DecodeRow(source, route string, line []byte) (j Job, own OwnOfRow, err error) {
 	if !ValidName(source) {
-		return Job{}, "", refuse(CodeSourceName, "", "the source is no possible name")
+		return Job{}, OwnOfRow{}, refuse(CodeSourceName, "", "the source is no possible name")
 	}
 	if fault := checkBytes(line); fault != nil {
-		return Job{}, "", fault
+		return Job{}, OwnOfRow{}, fault
 	}
 	r := rowReader{requestReader: requestReader{reader: reader{
 		decoder: jsontext.NewDecoder(bytes.NewBuffer(line), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), // as in Decode
@@ -81,6 +87,7 @@ func DecodeRow(source, route string, line []byte) (j Job, rowRef string, err err
 		seen:    setOf(fieldVersion, fieldKey),
 	}}}
 	fault := r.readRow()
+	own = OwnOfRow{Ref: r.rowRef, Route: r.job.Route != ""}
 	if fault == nil && r.job.Route == "" {
 		r.job.Route = route
 		if !ValidName(route) {
@@ -91,9 +98,9 @@ func DecodeRow(source, route string, line []byte) (j Job, rowRef string, err err
 		fault = r.checkWhole()
 	}
 	if fault != nil {
-		return Job{}, r.rowRef, fault
+		return Job{}, own, fault
 	}
-	return r.job, r.rowRef, nil
+	return r.job, own, nil
 }
 
 // rowReader is a requestReader that knows row_ref.

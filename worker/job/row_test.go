@@ -27,9 +27,9 @@ func TestB14_ARowAndItsJobHaveOneFingerprint(t *testing.T) {
 			continue
 		}
 		n++
-		j, ref, err := DecodeRow("wallet", "gbp-fps", []byte(row))
-		if err != nil || ref != "r-1" || j.Key != uuid.Nil {
-			t.Errorf("%s: %v, row_ref %q, key %s", name, err, ref, j.Key)
+		j, own, err := DecodeRow("wallet", "gbp-fps", []byte(row))
+		if err != nil || own != (OwnOfRow{Ref: "r-1"}) || j.Key != uuid.Nil {
+			t.Errorf("%s: %v, its own %+v, key %s", name, err, own, j.Key)
 			continue
 		}
 		if j.Key = uuid.MustParse(requestKey); j.Fingerprint() != mustDecode(t, doc).Fingerprint() {
@@ -66,6 +66,9 @@ func TestH_ARowIsRefusedForWhatAJobIsRefusedFor(t *testing.T) {
 
 func TestRow_WhatOnlyARowGetsWrong(t *testing.T) {
 	row, _ := asRow(contractJob)
+	if _, own, err := DecodeRow("wallet", "gbp-fps", []byte(strings.Replace(row, `{`, `{"route":"gbp-fps",`, 1))); err != nil || !own.Route {
+		t.Errorf("a route of its own: %+v, %v", own, err)
+	}
 	for name, c := range map[string]struct{ route, row, code, path string }{
 		"a version":             {"gbp-fps", strings.Replace(row, `{`, `{"v":1,`, 1), CodeUnknownName, "/v"},
 		"a key":                 {"gbp-fps", strings.Replace(row, `{`, `{"key":"`+requestKey+`",`, 1), CodeUnknownName, "/key"},

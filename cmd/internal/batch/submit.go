@@ -132,7 +132,7 @@ func (sub *Submission) run(report *file.Report) Run {
 // sameAs refuses a submission that is not the run which has its run key. Another order of the rows, or another file with the same payments, is.
 func (sub *Submission) sameAs(run *Run, report *file.Report) error {
 	switch {
-	case run.ContentDigest != report.ContentDigest || run.Source != sub.Read.Source:
+	case run.ContentDigest != report.ContentDigest || run.Source != sub.Read.Source || run.Route != sub.Read.Route:
 		return fmt.Errorf("%w: %s pays %d rows, submitted by %s at %s: choose another run key", ErrOtherContent, run.RunKey, run.Rows, run.By, stamp(run.At))
 	case !run.NotBefore.Equal(sub.Read.NotBefore):
 		return fmt.Errorf("%w: %s is not sent before %s", ErrOtherContent, run.RunKey, orWord(stamp(run.NotBefore), "any time"))

@@ -19,8 +19,8 @@ const contentDomain = "paidonce/batch/content/1\x00"
 // hashes (modulo 2^256, or by XOR) would do so without memory, but they are no commitment: with some hundred thousand rows to choose from, whoever
 // writes the file finds another list with the same sum (Wagner's generalised birthday). Two lists with one digest here are a collision of SHA-256.
 //
-// The digest is for rows as the file has them: what a run adds to all of them (its own not_before) changes nothing, and neither does the author's
-// own name of a row, which a second export may number anew.
+// The digest is for rows as the file has them: what a run adds to all of them (source, route, its own not_before) changes nothing, so that the same file
+// is known again on another way; and neither does the author's own name of a row, which a second export may number anew.
 type contents struct {
 	sorter *sorter
 	rows   uint64

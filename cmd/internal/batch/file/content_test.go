@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/paidonce/paidonce/worker/job"
 )
@@ -22,7 +23,9 @@ func TestContentDigestByHand(t *testing.T) {
 	text := goodHeader + goodRow + strings.Replace(goodRow, "49.00", "48.00", 1) + goodRow
 	var hashes []string
 	report := mustCheck(t, text, FormatCSV, plain(), CheckOptions{Each: func(row *Row) error {
-		sum := row.Job.Fingerprint().Sum // under the nil key
+		asked := row.Job // under the nil key
+		asked.Source, asked.Route = "", ""
+		sum := asked.Fingerprint().Sum
 		if row.Content != sum {
 			t.Error("the content of a row is not its fingerprint")
 		}
@@ -37,6 +40,26 @@ func TestContentDigestByHand(t *testing.T) {
 	const golden = "b686441124bc365923e82c74e214caedc63ee98788e808d5ddc20704e3b40d1a" // of no rows: SHA-256 of the domain and eight zero bytes
 	if empty := mustCheck(t, goodHeader, FormatCSV, plain(), CheckOptions{}); hex.EncodeToString(empty.ContentDigest[:]) != golden {
 		t.Errorf("of no rows: %x", empty.ContentDigest)
+	}
+}
+
+// TestJ11_TheSameFileOnAnotherWay is the same content: source, route and begin of a run are no part of the file. A route in a row is.
+func TestJ11_TheSameFileOnAnotherWay(t *testing.T) {
+	other := Options{Source: "another", Route: "gbp-chaps", NotBefore: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for text, format := range map[string]Format{goodHeader + goodRow: FormatCSV, goodLine: FormatNDJSON, string(painDocument(FormatPain00103, 2)): FormatPain00103} {
+		one, two := mustCheck(t, text, format, plain(), CheckOptions{}), mustCheck(t, text, format, other, CheckOptions{})
+		if !one.Good() || !two.Good() || one.ContentDigest != two.ContentDigest {
+			t.Errorf("%s: another content", format)
+		}
+	}
+	for format, texts := range map[Format][2]string{
+		FormatNDJSON: {goodLine, strings.Replace(goodLine, `{`, `{"route":"gbp-fps",`, 1)},
+		FormatCSV:    {"route," + goodHeader[8:] + "," + goodRow[3:], "route," + goodHeader[8:] + "gbp-fps," + goodRow[3:]},
+	} {
+		one, two := mustCheck(t, texts[0], format, plain(), CheckOptions{}), mustCheck(t, texts[1], format, plain(), CheckOptions{})
+		if !one.Good() || !two.Good() || one.ContentDigest == two.ContentDigest {
+			t.Errorf("%s: a route in the row changes nothing; %s %s", format, codes(one), codes(two))
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ func (s *csvSource) make(values *[columnCount + 1]string) (Row, *Fault) {
 		}
 		return Row{}, s.jobFault(fault, values)
 	}
-	return Row{Line: s.lines.number, Job: j, RowRef: values[colRowRef]}, nil
+	return Row{Line: s.lines.number, Job: j, RowRef: values[colRowRef], ownRoute: values[colRoute] != ""}, nil
 }
 
 // split cuts a line into s.cells.

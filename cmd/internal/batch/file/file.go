@@ -28,8 +28,10 @@ type Row struct {
 	Job        job.Job
 	RowRef     string // the author's own name of the row: column row_ref, member row_ref, EndToEndId; "" = none
 	EndToEndID string // pain.001 only
-	// Content is the fingerprint of what the file itself asks for, under no key and without what Options add.
+	// Content is the fingerprint of what the file itself asks for: under no key, and without what Options add to it (source, route, begin of the run).
 	Content [32]byte
+
+	ownRoute bool // the row itself names its route
 }
 
 // Options say how to read a file, and for whom.

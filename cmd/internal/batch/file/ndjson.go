@@ -43,11 +43,11 @@ func (s *ndjsonSource) next() (Row, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		j, ref, err := job.DecodeRow(s.opt.Source, s.opt.Route, line)
+		j, own, err := job.DecodeRow(s.opt.Source, s.opt.Route, line)
 		if err != nil {
 			return Row{}, s.fault(err, line)
 		}
-		return Row{Line: number, Job: j, RowRef: ref}, nil
+		return Row{Line: number, Job: j, RowRef: own.Ref, ownRoute: own.Route}, nil
 	}
 }
 

@@ -104,7 +104,12 @@ func (r *Reader) Next() (Row, error) {
 
 // finish adds to a row what the options say, and judges it by them.
 func (r *Reader) finish(row *Row) *Fault {
-	row.Content = row.Job.Fingerprint().Sum
+	asked := row.Job
+	asked.Source = ""
+	if !row.ownRoute {
+		asked.Route = ""
+	}
+	row.Content = asked.Fingerprint().Sum
 	if r.opt.NotBefore.After(row.Job.NotBefore) {
 		row.Job.NotBefore = r.opt.NotBefore.UTC()
 		if !row.Job.NotAfter.IsZero() && !row.Job.NotAfter.After(row.Job.NotBefore) {
