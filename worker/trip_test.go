@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -80,6 +81,7 @@ func TestTrip_MoneyInDoubtAboveItsLimitPausesThePartner(t *testing.T) {
 			}
 			w.doubt.Store(step.doubt)
 			time.Sleep(25 * time.Second) // virtual
+			synctest.Wait()
 			wantPauses(t, w, step.when, step.want)
 		}
 		stop(t, p)
@@ -99,6 +101,7 @@ func TestTrip_ARefusalThatBreaksAnInvariantPausesEverything(t *testing.T) {
 				p := workertest.Start(t, w, nil)
 				p.Deliver(workertest.NewDelivery(payload))
 				time.Sleep(5 * time.Second) // virtual
+				synctest.Wait()
 				wantPauses(t, w, "after a refusal", want)
 				p.Kill()
 				p.Bury()

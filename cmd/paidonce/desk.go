@@ -68,6 +68,7 @@ func (s *session) identify(ctx context.Context, d *desk) (operate.Operator, erro
 type change struct {
 	reason, evidence string
 	dryRun           bool
+	showToken        bool // of an operator who was made: there is no file for it
 }
 
 func (s *session) changeFlags(command *cobra.Command) *change {
@@ -106,6 +107,7 @@ type changeRow struct {
 	Audit    int64  `json:"audit,omitzero"`
 	Proposal string `json:"proposal,omitempty"`
 	Needs    string `json:"needs,omitempty"`
+	Token    string `json:"token,omitempty"` // of a new operator; shown this once
 }
 
 // ask does the act of a command and prints what came of it. What waits for another person is printed too, and ends with its own exit code.
@@ -121,17 +123,20 @@ func (s *session) ask(ctx context.Context, d *desk, c *change, act operate.Act) 
 	if done.Waits {
 		row.Needs = "approval by another person"
 	}
+	if person, ok := act.(*operate.Person); ok && c.showToken {
+		row.Token = person.Token
+	}
 	if errors.Is(err, operate.ErrWaiting) {
 		s.say("another person approves with: paidonce proposals approve %s --reason ...   then run the same command again", row.Proposal)
 	}
 	return errors.Join(cli.One(s.printer(), cli.Table[changeRow]{
-		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs"},
+		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs", "token"},
 		Cells: func(r changeRow) []string {
 			audit := ""
 			if r.Audit > 0 {
 				audit = fmt.Sprint(r.Audit)
 			}
-			return []string{r.Act, r.Target, r.Outcome, r.By, audit, r.Proposal, r.Needs}
+			return []string{r.Act, r.Target, r.Outcome, r.By, audit, r.Proposal, r.Needs, r.Token}
 		},
 		Rows: []changeRow{row},
 	}), err)

@@ -241,6 +241,49 @@ func TestResumeWhereMoneyIsInDoubt(t *testing.T) {
 	}
 }
 
+func TestOperatorsCommands(t *testing.T) {
+	o := newOffice(t)
+	shown := o.okAs("adam", "operators", "add", "vic", "--role", "viewer", "--reason", "looks", "-o", "json")
+	if !regexp.MustCompile(`"token": "po_[0-9a-f]{64}"`).MatchString(shown) {
+		t.Errorf("the token is shown once: %s", shown)
+	}
+	taken := o.write(t.TempDir(), "there", "something")
+	if got := o.as("adam", "operators", "add", "wim", "--role", "viewer", "--reason", "x", "--token-out", taken); got.code != cli.Usage {
+		t.Errorf("a file that is there is not written over: %+v", got)
+	}
+	list := o.okAs("vera", "operators", "list", "-o", "json")
+	has(t, list, `"name": "vic"`, `"name": "adam"`, `"made_by": "database:paidonce_owner"`)
+	if strings.Contains(list, `"wim"`) || strings.Contains(list, "po_") {
+		t.Errorf("list: %s", list)
+	}
+	o.okAs("adam", "operators", "disable", "olga", "--reason", "left")
+	if got := o.as("olga", "pause", "all", "--reason", "still here"); got.code != cli.NotAllowed || !strings.Contains(got.errors, "disabled") {
+		t.Errorf("a disabled operator: %+v", got)
+	}
+	for shell, want := range map[string][]string{"": {"all", "partner", "route", "source"}, "partner": {"northbank"}, "route": {"gbp-fps"}, "source": {"wallet"}} {
+		args := []string{"__complete", "pause"}
+		if shell != "" {
+			args = append(args, shell)
+		}
+		if got := o.run("", append(args, "")...); !strings.HasPrefix(got.out, strings.Join(want, "\n")+"\n") {
+			t.Errorf("completion of pause %s: %q", shell, got.out)
+		}
+	}
+	// Who never saw the first operator made is told how.
+	empty := &installation{t: t, databases: stack.Databases(t), config: o.config}
+	if got := empty.as("olga", "pause", "all", "--reason", "x"); got.code != cli.Usage && got.code != cli.NotAllowed {
+		t.Errorf("%+v", got)
+	}
+	got := command(t, "", map[string]string{"PAIDONCE_CONFIG": o.config, "PAIDONCE_DATABASE_URL": empty.databases.Desk}, "pause", "all", "--reason", "x")
+	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "paidonce operators add NAME --role admin") {
+		t.Errorf("without operators: %+v", got)
+	}
+	got = command(t, "", map[string]string{"PAIDONCE_CONFIG": o.config, "PAIDONCE_OPERATOR_TOKEN_FILE": filepath.Join(o.people, "adam")}, "pause", "all", "--reason", "x")
+	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "paidonce_desk") {
+		t.Errorf("under the worker's role in the database: %+v", got)
+	}
+}
+
 // needs says of every command who may run it: "" asks for no token, because it only shows, masked, or is the machine's own.
 func needs() map[string]string {
 	table := map[string]string{}

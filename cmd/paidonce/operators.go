@@ -138,12 +138,8 @@ func (s *session) byOwnerOrAdmin(ctx context.Context, body func(*desk) error) er
 
 // askForToken does the act and hands over the token that it made. The file is opened before, so that no token is made that cannot be handed over.
 func (s *session) askForToken(ctx context.Context, d *desk, c *change, act *operate.Person, out string) error {
-	if out == "" || c.dryRun {
-		if err := s.ask(ctx, d, c, act); err != nil || act.Token == "" {
-			return err
-		}
-		_, err := fmt.Fprintln(s.stdout, act.Token)
-		return err
+	if c.showToken = out == ""; c.showToken || c.dryRun {
+		return s.ask(ctx, d, c, act)
 	}
 	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the file
 	if err != nil {

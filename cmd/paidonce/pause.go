@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func (s *session) pause() *cobra.Command {
 			"outcome, where our own funds or limits are used up, or where more money is in doubt than partners.<name>.doubt_limits allows; everything,\n" +
 			"when the ledger refuses what breaks an invariant. An open breaker is listed too: it is no pause, and ends by itself.",
 		Example: "  paidonce pause\n  paidonce pause partner northbank --reason 'maintenance until 14:00'\n  paidonce pause all --reason 'incident 812'",
-		Args:    pauseArgs(true),
+		Args:    pauseArgs(true), ValidArgsFunction: s.completeScope,
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if len(args) == 0 {
 				return s.withLedger(ctx, func(_ *config.Config, l *ledger.Ledger) error { return s.listPauses(ctx, l) })
@@ -64,7 +65,7 @@ func (s *session) resume() *cobra.Command {
 		Long: "Ends a pause; what it held comes back over half a minute. A pause that a worker has set because money is in doubt (mismatch,\n" +
 			"contradicted, invariant_violation, doubt_limit) is ended by an approver or an admin.",
 		Example: "  paidonce resume partner northbank --reason 'maintenance is over'",
-		Args:    pauseArgs(false),
+		Args:    pauseArgs(false), ValidArgsFunction: s.completeScope,
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			return s.changePause(ctx, args, c, (*operate.Service).Resume)
 		}),
@@ -83,6 +84,28 @@ func pauseArgs(none bool) cobra.PositionalArgs {
 		}
 		return errors.New("takes: all, partner NAME, route NAME or source NAME")
 	}
+}
+
+// completeScope offers the scopes, and the configured names below each.
+func (s *session) completeScope(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return []string{"all", "partner", "route", "source"}, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := s.load()
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	switch ledger.Scope(args[0]) {
+	case ledger.ScopePartner:
+		names = slices.Sorted(maps.Keys(c.Partners))
+	case ledger.ScopeRoute:
+		names = slices.Sorted(maps.Keys(c.Routes))
+	case ledger.ScopeSource:
+		names = slices.Sorted(maps.Keys(c.Sources))
+	case ledger.ScopeAll:
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (s *session) listPauses(ctx context.Context, l *ledger.Ledger) error {

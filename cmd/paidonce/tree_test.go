@@ -115,7 +115,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"no such command", []string{"pay"}, `"pay" is not a command`},
-		{"group alone", []string{"ops"}, "paidonce ops needs one of: explain, list, show"},
+		{"group alone", []string{"ops"}, "paidonce ops needs one of: cancel, explain, list, lookup, resolve, show"},
 		{"no such subcommand", []string{"dead", "bury"}, "paidonce dead bury does not exist; there are: correct, discard, list, plan, reindex, replay, show"},
 		{"replay of no plan", []string{"dead", "replay", "7"}, "a plan is named by its id"},
 		{"replay without reason", []string{"dead", "replay", key}, "a change needs --reason"},
