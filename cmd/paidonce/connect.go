@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,8 +19,39 @@ import (
 // connectTimeout is how long a command waits for a broker that is away. A worker waits for ever; a person does not.
 const connectTimeout = 5 * time.Second
 
-// connect gives a connection that stands, or an error.
+// denial is what a broker did not allow.
+type denial struct {
+	role queue.Role
+	err  error
+}
+
+// connect is dial for commands that end when the broker does not allow something: it says so only to the connection, and whoever asked would
+// wait for an answer until his time is over.
 func (s *session) connect(ctx context.Context, c *config.Config, role queue.Role, source string) (*nats.Conn, error) {
+	nc, err := s.dial(ctx, c, role, source)
+	if err != nil {
+		return nil, err
+	}
+	nc.SetErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			s.denied.CompareAndSwap(nil, &denial{role, err})
+			nc.Close() // all that wait on it end
+		}
+	})
+	return nc, nil
+}
+
+// asDenied puts what the broker did not allow in the place of what came of it.
+func (s *session) asDenied(err error) error {
+	d := s.denied.Load()
+	if err == nil || d == nil {
+		return err
+	}
+	return cli.Exit(cli.NotAllowed, fmt.Errorf("the broker does not allow this to the user that the settings name (%w): it takes the credentials of the role %s", d.err, d.role))
+}
+
+// dial gives a connection that stands, or an error.
+func (s *session) dial(ctx context.Context, c *config.Config, role queue.Role, source string) (*nats.Conn, error) {
 	nc, err := app.Connect(c, role, source, zerolog.Nop())
 	if err != nil {
 		return nil, err

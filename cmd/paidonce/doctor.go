@@ -129,7 +129,7 @@ func (s *session) examineBroker(ctx context.Context, d *doctor) {
 	if d.config.NATS.OperatorCredsFile+d.config.NATS.OperatorNKeyFile != "" || d.config.NATS.CredsFile+d.config.NATS.NKeyFile == "" {
 		role = queue.RoleOperator
 	}
-	nc, err := s.connect(ctx, d.config, role, "")
+	nc, err := s.dial(ctx, d.config, role, "") // what it may not do is a finding
 	if err != nil {
 		d.judge(false, resultFail, findingRow{Area: "broker", Check: "reachable", Found: err.Error(), Advice: "start it, or mend nats.url and its credentials"})
 		return

@@ -294,6 +294,17 @@ func (i *installation) enqueueJourney(args ...string) said {
 	}, args...)...)
 }
 
+// TestMigrateStatus_UnderTheWorkersSeedSaysWhatIsWrong, instead of waiting for an answer that does not come.
+func TestMigrateStatus_UnderTheWorkersSeedSaysWhatIsWrong(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	began := time.Now()
+	got := i.run("", "migrate", "status") // the settings hold the worker's
+	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "Permissions Violation") || !strings.Contains(got.errors, "role provisioner") || time.Since(began) > 8*time.Second {
+		t.Errorf("after %s: %+v", time.Since(began), got)
+	}
+}
+
 func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 	i := install(t)
 	if out := i.ok("", "config", "check"); out != "" {

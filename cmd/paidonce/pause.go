@@ -272,6 +272,6 @@ func (s *session) rewind(ctx context.Context, settings *config.Config, redo time
 		return 0, err
 	}
 	defer nc.Close()
-	done, err := queue.Rewind(ctx, nc, time.Now().Add(-redo))
+	done, err := queue.Rewind(ctx, nc, redo)
 	return done.From, err
 }

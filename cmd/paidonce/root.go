@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -37,6 +38,7 @@ type session struct {
 	tokenFile   string
 	format      string
 	reached     bool // a command's own code was reached: arguments and flags were fine
+	denied     atomic.Pointer[denial]
 }
 
 // run executes one command line and gives its exit code.
@@ -144,7 +146,7 @@ func (s *session) do(body func(ctx context.Context, args []string) error) func(*
 			return err
 		}
 		s.reached = true
-		return body(cmd.Context(), args)
+		return s.asDenied(body(cmd.Context(), args))
 	}
 }
 

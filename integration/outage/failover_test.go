@@ -87,7 +87,7 @@ func (r *rig) recover(t *testing.T, since time.Time) {
 	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RoleOperator, NKeySeedFile: r.roles.Operator, Log: zerolog.Nop()})
 	check(t, err)
 	defer nc.Close()
-	_, err = queue.Rewind(t.Context(), nc, since)
+	_, err = queue.Rewind(t.Context(), nc, time.Since(since))
 	check(t, err)
 }
 

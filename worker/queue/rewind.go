@@ -16,10 +16,10 @@ type Rewound struct {
 	Consumers []string // that were set back
 }
 
-// Rewind has the jobs that were stored since a time delivered again, to the consumers of all routes, by the operator's role. After a
+// Rewind has the jobs that were stored within so long delivered again, by the broker's clock, which stamped them too, to the consumers of all routes, by the operator's role. After a
 // failover or a restore the ledger may have lost operations whose jobs were acknowledged long ago: nobody but the stream knows them any more.
 // What the ledger still knows is answered by it, without a call. Jobs that the janitor has removed are gone.
-func Rewind(ctx context.Context, nc *nats.Conn, since time.Time) (Rewound, error) {
+func Rewind(ctx context.Context, nc *nats.Conn, redo time.Duration) (Rewound, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return Rewound{}, fmt.Errorf("use JetStream: %w", err)
@@ -28,7 +28,10 @@ func Rewind(ctx context.Context, nc *nats.Conn, since time.Time) (Rewound, error
 	if err != nil {
 		return Rewound{}, err
 	}
-	var done Rewound
+	return rewindSince(ctx, js, stream, stream.CachedInfo().TimeStamp.Add(-redo))
+}
+
+func rewindSince(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, since time.Time) (done Rewound, err error) {
 	if done.From, err = firstSince(ctx, stream, since); err != nil || done.From == 0 {
 		return done, err
 	}

@@ -37,7 +37,11 @@ func TestRewind_DeliversAgainWhatWasAcknowledgedSince(t *testing.T) {
 		"since ever":          {time.Time{}, []uint64{1, 3, 4}},
 		"since after the end": {time.Now().Add(time.Hour), nil},
 	} {
-		done, err := Rewind(ctxOf(t), r.pub, test.since)
+		now, err := r.js.Stream(ctxOf(t), StreamJobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := rewindSince(ctxOf(t), r.js, now, test.since)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -66,5 +70,22 @@ func TestRewind_DeliversAgainWhatWasAcknowledgedSince(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v came again, want %v", name, got, test.want)
 		}
+	}
+}
+
+// TestRewind_CountsByTheBrokersClock: an hour reaches back over all of it, and the shortest time over nothing.
+func TestRewind_CountsByTheBrokersClock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{})
+	first := r.rawPublish(job.Subject("gbp-fps", testSource), nil, nil)
+	r.ack("gbp-fps", 1, 0)
+	if done, err := Rewind(ctxOf(t), r.pub, time.Nanosecond); err != nil || done.From != 0 {
+		t.Errorf("a nanosecond: %+v, %v", done, err)
+	}
+	if done, err := Rewind(ctxOf(t), r.pub, time.Hour); err != nil || done.From != first || len(done.Consumers) != 1 {
+		t.Errorf("an hour: %+v, %v", done, err)
+	}
+	if done, err := Rewind(ctxOf(t), r.pub, -time.Hour); err != nil || done.From != 0 {
+		t.Errorf("an hour ahead: %+v, %v", done, err)
 	}
 }
