@@ -1,8 +1,12 @@
 package file
 
 import (
+	"math"
+	"math/big"
 	"strings"
 	"testing"
+
+	"github.com/paidonce/paidonce/ledger/money"
 )
 
 // painRow is the document of one row, with replacements, pair by pair.
@@ -193,6 +197,21 @@ func TestI6_ControlSums(t *testing.T) {
 		if report := mustCheck(t, document, FormatPain00103, plain(), CheckOptions{}); !strings.HasSuffix(codes(report), c.want) || report.Good() != (c.want == "") {
 			t.Errorf("%s: %s", name, codes(report))
 		}
+	}
+}
+
+// TestI6_SumsBeyond64Bits are carried on.
+func TestI6_SumsBeyond64Bits(t *testing.T) {
+	var sum totalsOf
+	want := new(big.Int)
+	for i := range 50 {
+		minor := int64(math.MaxInt64 - i)
+		sum.add(money.Amount{Minor: minor, Currency: "EUR"})
+		want.Add(want, new(big.Int).Mul(big.NewInt(minor), big.NewInt(1000)))
+	}
+	got := new(big.Int).Add(new(big.Int).Lsh(new(big.Int).SetUint64(sum.high), 64), new(big.Int).SetUint64(sum.low))
+	if got.Cmp(want) != 0 || sum.rows != 50 || sum.unreadable != 0 {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -157,6 +157,15 @@ func TestI6_ExpectedTotals(t *testing.T) {
 	}
 }
 
+// TestI6_ASumThatDoesNotFit is a fault once, and is compared with nothing.
+func TestI6_ASumThatDoesNotFit(t *testing.T) {
+	text := goodHeader + strings.Repeat(strings.Replace(goodRow, "49.00", "92233720368547758.07", 1), 3)
+	report := mustCheck(t, text, FormatCSV, plain(), CheckOptions{ExpectRows: 3, ExpectSums: []money.Amount{{Minor: 1, Currency: "GBP"}}})
+	if codes(report) != "3:sum_range" || len(report.Sums) != 0 || report.Bad != 0 || report.Rows != 3 {
+		t.Errorf("%s, sums %v, %d bad", codes(report), report.Sums, report.Bad)
+	}
+}
+
 func TestPolicyOfTheRoute(t *testing.T) {
 	opt := plain()
 	asked := 0

@@ -109,6 +109,25 @@ func TestSamplesAreDetected(t *testing.T) {
 	}
 }
 
+func TestDetect(t *testing.T) {
+	for _, c := range []struct {
+		first, name string
+		want        Format
+	}{
+		{"a,b\n", "payroll.CSV", FormatCSV}, {"a,b\n", "payroll", ""}, {"x;iban;y\n", "payroll", FormatCSV}, {"", "x.jsonl", FormatNDJSON}, {"", "x", ""},
+		{"\ufeff {\"amount\":", "x.csv", FormatNDJSON}, {"PK\x03\x04", "payroll.xlsx", FormatCSV}, {"\xff\xfea\x00", "x", FormatCSV}, {"Zo\xeb", "x.csv", FormatCSV},
+		{`<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.001.001.03">`, "x", FormatPain00103},
+		{`<Document xmlns='urn:iso:std:iso:20022:tech:xsd:pain.001.001.09'>`, "x", FormatPain00109},
+		{`<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.001.001.033">`, "x", ""},
+		{`<Document xmlns="urn:iso:std:iso:20022:tech:xsd:pain.008.001.08">`, "x.csv", ""},
+	} {
+		got, err := Detect([]byte(c.first), c.name)
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%q in %s: %q, %v", c.first, c.name, got, err)
+		}
+	}
+}
+
 // TestJ11_ContentDigest: another order, other line ends, other names of rows, another format: the same payments.
 func TestJ11_ContentDigest(t *testing.T) {
 	digests := map[[32]byte][]string{}
