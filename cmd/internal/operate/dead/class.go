@@ -61,15 +61,19 @@ func (c Class) same(now Class) bool {
 // classified joins what classOf needs, beside decided. o: the operation under the key. k: the letters of the key in the stream, and whether one
 // asks for something else that nobody has discarded. s: how often the key was replayed. c: whether it was replaced.
 const classified = decided + `
- LEFT JOIN operations o ON o.key = l.key
+ LEFT JOIN LATERAL (SELECT x.id, x.state, x.fingerprint_version, x.fingerprint FROM operations x WHERE x.key = l.key LIMIT 1) o ON true
  LEFT JOIN LATERAL (
-   SELECT bool_or(CASE WHEN m.fingerprint <> l.fingerprint THEN NOT EXISTS (
-            SELECT FROM dead_letters n JOIN dead_letter_acts e ON e.stream_at = n.stream_at AND e.sequence = n.sequence AND e.act = 'discard'
-             WHERE n.key = m.key AND n.stream_at = m.stream_at AND n.fingerprint = m.fingerprint) ELSE false END) AS differs,
+   SELECT bool_or(CASE WHEN m.fingerprint <> l.fingerprint THEN (
+            SELECT true FROM dead_letters n CROSS JOIN LATERAL (
+              SELECT FROM dead_letter_acts d WHERE d.stream_at = n.stream_at AND d.sequence = n.sequence AND d.act = 'discard' LIMIT 1) e
+             WHERE n.key = m.key AND n.stream_at = m.stream_at AND n.fingerprint = m.fingerprint LIMIT 1) IS NULL
+            ELSE false END) AS differs,
           (array_agg(m.sequence ORDER BY m.replays DESC, m.sequence) FILTER (WHERE m.fingerprint = l.fingerprint AND b.act IS NULL))[1] AS foremost,
           bool_or(b.act = 'discard' AND m.fingerprint = l.fingerprint) AS discarded
      FROM dead_letters m
-     LEFT JOIN dead_letter_acts b ON b.stream_at = m.stream_at AND b.sequence = m.sequence AND b.act IN ('replay', 'discard', 'correct')
+     LEFT JOIN LATERAL (
+       SELECT d.act FROM dead_letter_acts d
+        WHERE d.stream_at = m.stream_at AND d.sequence = m.sequence AND d.act IN ('replay', 'discard', 'correct') LIMIT 1) b ON true
     WHERE m.key = l.key AND m.stream_at = l.stream_at AND m.fingerprint IS NOT NULL
  ) k ON l.fingerprint IS NOT NULL
  LEFT JOIN LATERAL (

@@ -78,6 +78,25 @@ func (d *Desk) HasDB() bool { return d.db != nil }
 // micros is a time as Postgres keeps it.
 func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
+// setLimits goes first in every transaction. The planner settings pin what young, never analysed tables make it get wrong: it would read and sort
+// all of a plan for each page of it. Every statement here finds its rows by a key, in the order of that key.
+const setLimits = `SELECT set_config('lock_timeout', '5000', true), set_config('statement_timeout', '60000', true), set_config('jit', 'off', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+
+// collect reads rows under these settings.
+func collect[T any](ctx context.Context, d *Desk, scan pgx.RowToFunc[T], sql string, args ...any) (all []T, err error) {
+	err = d.inTx(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
 // inTx runs body in one transaction. Nothing in it may wait for anything but Postgres.
 func (d *Desk) inTx(ctx context.Context, body func(pgx.Tx) error) (err error) {
 	tx, err := d.db.Begin(ctx)
@@ -89,7 +108,7 @@ func (d *Desk) inTx(ctx context.Context, body func(pgx.Tx) error) (err error) {
 			_ = tx.Rollback(context.WithoutCancel(ctx)) // err says why; after a failed commit there is nothing to roll back
 		}
 	}()
-	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', '5000', true), set_config('statement_timeout', '60000', true)`); err != nil {
+	if _, err := tx.Exec(ctx, setLimits); err != nil {
 		return err
 	}
 	if err := body(tx); err != nil {

@@ -40,7 +40,7 @@ type Discard struct {
 // DiscardPlan is the act upon all of a plan that nothing was decided about. Why is kept with each letter.
 func (d *Desk) DiscardPlan(ctx context.Context, p *Plan, why string) (*Discard, error) {
 	a := &Discard{d: d, plan: p, why: why}
-	left, err := a.page(ctx, 0, 1)
+	left, err := d.undecided(ctx, p, 0, 1, discardable()...)
 	a.done = len(left) == 0
 	return a, err
 }
@@ -138,7 +138,7 @@ func (a *Discard) Weight() operate.Weight {
 // Check refuses a plan that has changed, and letters about which something else was decided.
 func (a *Discard) Check(ctx context.Context, _ operate.Operator) error {
 	if a.plan != nil {
-		left, err := a.page(ctx, 0, 1)
+		left, err := a.d.undecided(ctx, a.plan, 0, 1, discardable()...)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -174,10 +174,10 @@ func (a *Discard) begun(ctx context.Context) (is bool, err error) {
 	return is, nil
 }
 
-func (a *Discard) sequences() []int64 {
-	all := make([]int64, len(a.entries))
+func (a *Discard) sequences() []uint64 {
+	all := make([]uint64, len(a.entries))
 	for i := range a.entries {
-		all[i] = int64(a.entries[i].Sequence) //nolint:gosec // a sequence
+		all[i] = a.entries[i].Sequence
 	}
 	return all
 }
@@ -195,8 +195,8 @@ func (a *Discard) Run(ctx context.Context, by operate.Operator) (string, error) 
 		return "", err
 	}
 	defer lease.release(ctx)
-	for after := int64(0); ; {
-		page, err := a.page(ctx, after, pageRows)
+	for after := uint64(0); ; {
+		page, err := a.d.undecided(ctx, a.plan, after, pageRows, discardable()...)
 		if err != nil {
 			return "", err
 		}
@@ -218,27 +218,7 @@ func (a *Discard) outcome() string {
 	return operate.OutcomeDone
 }
 
-// page reads the sequences of letters of the plan that nothing was decided about.
-func (a *Discard) page(ctx context.Context, after int64, most int) ([]int64, error) {
-	classes := make([]string, 0, len(discardable()))
-	for _, c := range discardable() {
-		classes = append(classes, string(c))
-	}
-	rows, err := a.d.db.Query(ctx, `SELECT g.sequence FROM dead_plan_letters g
-		WHERE g.draft = $1 AND g.class = ANY ($5) AND g.sequence > $2 AND NOT EXISTS (SELECT FROM dead_letter_acts a
-		 WHERE a.stream_at = $3 AND a.sequence = g.sequence AND a.act IN ('replay', 'discard', 'correct'))
-		ORDER BY g.sequence LIMIT $4`, a.plan.draft, after, a.plan.Stream, most, classes)
-	if err != nil {
-		return nil, fmt.Errorf("read the letters of a plan: %w", err)
-	}
-	page, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("read the letters of a plan: %w", err)
-	}
-	return page, nil
-}
-
-func (a *Discard) discard(ctx context.Context, by operate.Operator, sequences []int64) error {
+func (a *Discard) discard(ctx context.Context, by operate.Operator, sequences []uint64) error {
 	stream, draft := a.stream, (*uuid.UUID)(nil)
 	if a.plan != nil {
 		stream, draft = a.plan.Stream, &a.plan.draft

@@ -88,15 +88,19 @@ func (f Filter) args(stream time.Time) []any {
 		int64(min(f.From, 1<<62)), int64(min(f.To, 1<<62)), string(f.State)} //nolint:gosec // bounded
 }
 
-// decided joins the one decision about a letter, and what came of it.
-const decided = ` LEFT JOIN dead_letter_acts a ON a.stream_at = l.stream_at AND a.sequence = l.sequence AND a.act IN ('replay', 'discard', 'correct')
- LEFT JOIN dead_letter_acts p ON p.stream_at = l.stream_at AND p.sequence = l.sequence AND p.act = 'published' `
+// decided joins the one decision about a letter, and what came of it. Each is looked up by itself: to a planner that has not seen these tables grow
+// any join looks as good, also one that reads all acts for each letter.
+const decided = ` LEFT JOIN LATERAL (
+   SELECT d.act, d.plan FROM dead_letter_acts d
+    WHERE d.stream_at = l.stream_at AND d.sequence = l.sequence AND d.act IN ('replay', 'discard', 'correct') LIMIT 1) a ON true
+ LEFT JOIN LATERAL (
+   SELECT d.id FROM dead_letter_acts d WHERE d.stream_at = l.stream_at AND d.sequence = l.sequence AND d.act = 'published' LIMIT 1) p ON true `
 
 // stateOf tells where a letter stands, beside decided.
 const stateOf = `CASE a.act WHEN 'discard' THEN 'discarded' WHEN 'correct' THEN 'corrected'
  WHEN 'replay' THEN CASE WHEN p.id IS NULL THEN 'planned' ELSE 'replayed' END
- ELSE CASE WHEN EXISTS (SELECT FROM dead_plan_letters g JOIN dead_plans h ON h.draft = g.draft
-                         WHERE g.sequence = l.sequence AND h.stream_at = l.stream_at AND h.expires_at > now()) THEN 'planned' ELSE 'new' END END`
+ ELSE CASE WHEN (SELECT true FROM dead_plan_letters g JOIN dead_plans h ON h.draft = g.draft
+                  WHERE g.sequence = l.sequence AND h.stream_at = l.stream_at AND h.expires_at > now() LIMIT 1) THEN 'planned' ELSE 'new' END END`
 
 // orNil gives NULL for the zero value.
 func orNil[T comparable](v, zero T) *T {

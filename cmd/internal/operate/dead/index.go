@@ -164,8 +164,8 @@ func (d *Desk) Reindex(ctx context.Context) (Reindexed, error) {
 			sequences[i] = int64(entries[i].Sequence) //nolint:gosec // a sequence
 		}
 		last := entries[len(entries)-1].Sequence
-		gone, err := tx.Exec(ctx, `DELETE FROM dead_letters l WHERE l.stream_at = $1 AND l.sequence BETWEEN $2 AND $3
-			AND NOT EXISTS (SELECT FROM unnest($4::int8[]) AS w(sequence) WHERE w.sequence = l.sequence)`, stream, next, last, sequences)
+		gone, err := tx.Exec(ctx, `DELETE FROM dead_letters WHERE stream_at = $1 AND sequence BETWEEN $2 AND $3 AND sequence <> ALL ($4::int8[])`,
+			stream, next, last, sequences)
 		r.Gone, next = r.Gone+gone.RowsAffected(), last+1
 		return err
 	})

@@ -29,7 +29,7 @@ const entryFields = `l.sequence, l.at, l.first_seen, l.job_sequence, l.deliverie
 	l.fault, l.key, l.fingerprint_version, l.fingerprint, l.amount_minor, l.currency`
 
 // scanEntry reads entryFields and whatever follows them.
-func scanEntry(row pgx.Rows, e *Entry, more ...any) error {
+func scanEntry(row pgx.CollectableRow, e *Entry, more ...any) error {
 	var firstSeen *time.Time
 	var key *uuid.UUID
 	var version *int16
@@ -90,21 +90,9 @@ func (d *Desk) page(ctx context.Context, stream time.Time, f Filter, limit int) 
 	if limit <= 0 || limit > pageRows {
 		limit = pageRows
 	}
-	rows, err := d.db.Query(ctx, `SELECT `+entryFields+`, `+stateOf+` FROM dead_letters l`+decided+where+`ORDER BY l.sequence LIMIT $12`,
-		append(f.args(stream), limit)...)
+	page, err := collect(ctx, d, func(row pgx.CollectableRow) (l Listed, err error) { return l, scanEntry(row, &l.Entry, &l.State) },
+		`SELECT `+entryFields+`, `+stateOf+` FROM dead_letters l`+decided+where+`ORDER BY l.stream_at, l.sequence LIMIT $12`, append(f.args(stream), limit)...)
 	if err != nil {
-		return nil, fmt.Errorf("list dead letters: %w", err)
-	}
-	defer rows.Close()
-	page := make([]Listed, 0, limit)
-	for rows.Next() {
-		var l Listed
-		if err := scanEntry(rows, &l.Entry, &l.State); err != nil {
-			return nil, fmt.Errorf("list dead letters: %w", err)
-		}
-		page = append(page, l)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
 	return page, nil

@@ -120,7 +120,7 @@ func (p *Planning) Run(ctx context.Context, by operate.Operator) (string, error)
 			return ErrNothing
 		}
 		plan.Letters = done.RowsAffected()
-		if plan.Digest, err = plan.digest(ctx, tx); err != nil {
+		if plan.Digest, err = plan.digest(func(after uint64) ([]planned, error) { return plan.letters(ctx, tx, after) }); err != nil {
 			return err
 		}
 		plan.ID = planID(plan.Digest)
@@ -143,11 +143,6 @@ func planID(digest [32]byte) uuid.UUID {
 	return id
 }
 
-// reader is a pool or a transaction.
-type reader interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // planned is one letter as a plan froze it.
 type planned struct {
 	sequence uint64
@@ -158,25 +153,40 @@ type planned struct {
 	currency *string
 }
 
+// planPage is how many letters of a plan are read at a time.
+const planPage = 4 * pageRows
+
+const planLetters = `SELECT sequence, class, sha256, key, amount_minor, currency FROM dead_plan_letters WHERE draft = $1 AND sequence > $2
+	ORDER BY draft, sequence LIMIT $3`
+
+func scanPlanned(row pgx.CollectableRow) (l planned, err error) {
+	return l, row.Scan(&l.sequence, &l.class, &l.sha256, &l.key, &l.minor, &l.currency)
+}
+
 // letters reads a page of a plan's letters, those behind a sequence.
-func (p *Plan) letters(ctx context.Context, from reader, after uint64, most int) ([]planned, error) {
-	rows, err := from.Query(ctx, `SELECT sequence, class, sha256, key, amount_minor, currency FROM dead_plan_letters WHERE draft = $1 AND sequence > $2
-		ORDER BY sequence LIMIT $3`, p.draft, after, most)
+func (p *Plan) letters(ctx context.Context, tx pgx.Tx, after uint64) ([]planned, error) {
+	rows, err := tx.Query(ctx, planLetters, p.draft, after, planPage)
 	if err != nil {
 		return nil, fmt.Errorf("read the letters of a plan: %w", err)
 	}
-	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (planned, error) {
-		var l planned
-		return l, row.Scan(&l.sequence, &l.class, &l.sha256, &l.key, &l.minor, &l.currency)
-	})
+	page, err := pgx.CollectRows(rows, scanPlanned)
 	if err != nil {
 		return nil, fmt.Errorf("read the letters of a plan: %w", err)
 	}
 	return page, nil
 }
 
+// lettersOf is the same in a transaction of its own.
+func (d *Desk) lettersOf(ctx context.Context, p *Plan, after uint64) (page []planned, err error) {
+	err = d.inTx(ctx, func(tx pgx.Tx) error {
+		page, err = p.letters(ctx, tx, after)
+		return err
+	})
+	return page, err
+}
+
 // digest hashes the plan and its letters in order, every part with its length, and counts the classes on the way.
-func (p *Plan) digest(ctx context.Context, from reader) (sum [32]byte, err error) {
+func (p *Plan) digest(page func(after uint64) ([]planned, error)) (sum [32]byte, err error) {
 	h := hasher{sha256.New()}
 	h.text("paidonce/dead/plan/1")
 	h.text(p.draft.String())
@@ -189,19 +199,19 @@ func (p *Plan) digest(ctx context.Context, from reader) (sum [32]byte, err error
 	sums := map[Class]*ClassSum{}
 	var n int64
 	for after := uint64(0); ; {
-		page, err := p.letters(ctx, from, after, 4*pageRows)
+		letters, err := page(after)
 		if err != nil {
 			return sum, err
 		}
-		if len(page) == 0 {
+		if len(letters) == 0 {
 			break
 		}
-		for i := range page {
-			h.letter(&page[i])
-			count(sums, &page[i])
+		for i := range letters {
+			h.letter(&letters[i])
+			count(sums, &letters[i])
 		}
-		n += int64(len(page))
-		after = page[len(page)-1].sequence
+		n += int64(len(letters))
+		after = letters[len(letters)-1].sequence
 	}
 	h.number(n)
 	p.Classes = p.Classes[:0]
@@ -266,7 +276,7 @@ func (d *Desk) Plan(ctx context.Context, id uuid.UUID) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read plan %s: %w", id, err)
 	}
-	sum, err := p.digest(ctx, d.db)
+	sum, err := p.digest(func(after uint64) ([]planned, error) { return d.lettersOf(ctx, p, after) })
 	if err != nil {
 		return nil, err
 	}

@@ -127,23 +127,20 @@ type replaying struct {
 	n        int
 }
 
+func scanReplaying(row pgx.CollectableRow) (one replaying, err error) {
+	return one, row.Scan(&one.sequence, &one.n)
+}
+
 const unconfirmed = `
 SELECT a.sequence, a.replay_n FROM dead_letter_acts a
  WHERE a.plan = $1 AND a.act = 'replay' AND a.sequence > $2
-   AND NOT EXISTS (SELECT FROM dead_letter_acts p WHERE p.stream_at = a.stream_at AND p.sequence = a.sequence AND p.act = 'published')
- ORDER BY a.sequence LIMIT $3`
+   AND (SELECT true FROM dead_letter_acts p WHERE p.stream_at = a.stream_at AND p.sequence = a.sequence AND p.act = 'published' LIMIT 1) IS NULL
+ ORDER BY a.plan, a.act, a.sequence LIMIT $3`
 
 // finish publishes again, under the same ids, what was decided and is not on record as published.
 func (r *Replay) finish(ctx context.Context, by operate.Operator) error {
 	for after := uint64(0); ; {
-		rows, err := r.d.db.Query(ctx, unconfirmed, r.plan.draft, after, r.d.opt.Chunk)
-		if err != nil {
-			return fmt.Errorf("read what plan %s has begun: %w", r.plan.ID, err)
-		}
-		chunk, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (replaying, error) {
-			var one replaying
-			return one, row.Scan(&one.sequence, &one.n)
-		})
+		chunk, err := collect(ctx, r.d, scanReplaying, unconfirmed, r.plan.draft, after, r.d.opt.Chunk)
 		if err != nil {
 			return fmt.Errorf("read what plan %s has begun: %w", r.plan.ID, err)
 		}
@@ -169,7 +166,7 @@ func (r *Replay) publishRest(ctx context.Context, by operate.Operator) error {
 		limiter = rate.NewLimiter(rate.Limit(r.rate), size)
 	}
 	for after := uint64(0); ; {
-		page, err := r.plan.undecided(ctx, r.d.db, after, size)
+		page, err := r.d.undecided(ctx, r.plan, after, size, ClassReplayable)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -197,16 +194,14 @@ func (r *Replay) publishRest(ctx context.Context, by operate.Operator) error {
 	}
 }
 
-// undecided reads the sequences of a page of replayable letters that nothing was decided about.
-func (p *Plan) undecided(ctx context.Context, from reader, after uint64, most int) ([]uint64, error) {
-	rows, err := from.Query(ctx, `SELECT g.sequence FROM dead_plan_letters g
-		WHERE g.draft = $1 AND g.class = 'replayable' AND g.sequence > $2 AND NOT EXISTS (SELECT FROM dead_letter_acts a
-		 WHERE a.stream_at = $3 AND a.sequence = g.sequence AND a.act IN ('replay', 'discard', 'correct'))
-		ORDER BY g.sequence LIMIT $4`, p.draft, after, p.Stream, most)
-	if err != nil {
-		return nil, fmt.Errorf("read the letters of a plan: %w", err)
-	}
-	page, err := pgx.CollectRows(rows, pgx.RowTo[uint64])
+const undecided = `SELECT g.sequence FROM dead_plan_letters g
+ WHERE g.draft = $1 AND g.class = ANY ($5::text[]) AND g.sequence > $2 AND (SELECT true FROM dead_letter_acts a
+  WHERE a.stream_at = $3 AND a.sequence = g.sequence AND a.act IN ('replay', 'discard', 'correct') LIMIT 1) IS NULL
+ ORDER BY g.draft, g.sequence LIMIT $4`
+
+// undecided reads the sequences of a page of a plan's letters of some classes that nothing was decided about.
+func (d *Desk) undecided(ctx context.Context, p *Plan, after uint64, most int, classes ...Class) ([]uint64, error) {
+	page, err := collect(ctx, d, pgx.RowTo[uint64], undecided, p.draft, after, p.Stream, most, classes)
 	if err != nil {
 		return nil, fmt.Errorf("read the letters of a plan: %w", err)
 	}
@@ -238,7 +233,9 @@ func (r *Replay) read(ctx context.Context, chunk []replaying) (map[uint64]queue.
 const decideReplays = `
 INSERT INTO dead_letter_acts (stream_at, sequence, act, by, plan, key, replay_n)
 SELECT l.stream_at, l.sequence, 'replay', $3, $2, l.key, greatest(l.replays, coalesce(s.replays, 0)) + 1
-  FROM dead_plan_letters g JOIN dead_letters l ON l.stream_at = $1 AND l.sequence = g.sequence AND l.sha256 = g.sha256` + classified + `
+  FROM dead_plan_letters g
+  JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route FROM dead_letters x
+                 WHERE x.stream_at = $1 AND x.sequence = g.sequence AND x.sha256 = g.sha256 LIMIT 1) l ON true` + classified + `
  WHERE g.draft = $2 AND g.sequence = ANY ($4::int8[]) AND `
 
 func (r *Replay) decide(ctx context.Context, by operate.Operator, chunk []replaying) (decided []replaying, err error) {
@@ -252,10 +249,7 @@ func (r *Replay) decide(ctx context.Context, by operate.Operator, chunk []replay
 		if err != nil {
 			return err
 		}
-		decided, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (replaying, error) {
-			var one replaying
-			return one, row.Scan(&one.sequence, &one.n)
-		})
+		decided, err = pgx.CollectRows(rows, scanReplaying)
 		return err
 	})
 	if err != nil {

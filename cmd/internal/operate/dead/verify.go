@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/worker/queue"
 )
@@ -29,7 +31,7 @@ func (d *Desk) fresh(ctx context.Context, p *Plan, classes []Class) error {
 
 // sameBytes reads the stream beside the plan.
 func (d *Desk) sameBytes(ctx context.Context, p *Plan) error {
-	page, err := p.letters(ctx, d.db, 0, pageRows)
+	page, err := d.lettersOf(ctx, p, 0)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (d *Desk) sameBytes(ctx context.Context, p *Plan) error {
 		if page = page[1:]; len(page) > 0 {
 			continue
 		}
-		if page, err = p.letters(ctx, d.db, letter.Sequence, pageRows); err != nil {
+		if page, err = d.lettersOf(ctx, p, letter.Sequence); err != nil {
 			return err
 		}
 		if len(page) == 0 {
@@ -68,34 +70,31 @@ func (d *Desk) sameBytes(ctx context.Context, p *Plan) error {
 
 // classesNow compares in pages, so that no statement takes long.
 const classesNow = `
-SELECT g.sequence, g.class, coalesce(` + "%s" + `, 'gone') FROM dead_plan_letters g
-  LEFT JOIN dead_letters l ON l.stream_at = $1 AND l.sequence = g.sequence` + classified + `
+SELECT g.sequence, g.class, CASE WHEN l.sequence IS NULL THEN 'gone' ELSE ` + "%s" + ` END FROM dead_plan_letters g
+  LEFT JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route FROM dead_letters x
+                      WHERE x.stream_at = $1 AND x.sequence = g.sequence LIMIT 1) l ON true` + classified + `
  WHERE g.draft = $2 AND g.sequence > $4 AND ($6::text[] IS NULL OR g.class = ANY ($6)) AND NOT coalesce(a.act = 'replay' AND a.plan = $2, false) AND NOT coalesce(a.act = 'discard' AND a.plan = $2, false)
- ORDER BY g.sequence LIMIT $5`
+ ORDER BY g.draft, g.sequence LIMIT $5`
 
 func (d *Desk) sameClasses(ctx context.Context, p *Plan, classes []Class) error {
+	type compared struct {
+		sequence  uint64
+		then, now Class
+	}
+	scan := func(row pgx.CollectableRow) (c compared, err error) { return c, row.Scan(&c.sequence, &c.then, &c.now) }
 	for after := uint64(0); ; {
-		rows, err := d.db.Query(ctx, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Routes, after, 5*pageRows, classes)
+		page, err := collect(ctx, d, scan, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Routes, after, planPage, classes)
 		if err != nil {
 			return fmt.Errorf("classify the letters of plan %s: %w", p.ID, err)
 		}
-		n := 0
-		for rows.Next() {
-			var then, now Class
-			if err := rows.Scan(&after, &then, &now); err != nil {
-				rows.Close()
-				return fmt.Errorf("classify the letters of plan %s: %w", p.ID, err)
-			}
-			if n++; !then.same(now) {
-				rows.Close()
-				return operate.Refuse("plan_changed", "dead letter %d was %s when plan %s was frozen, and is %s now: make a new plan", after, then, p.ID, now)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("classify the letters of plan %s: %w", p.ID, err)
-		}
-		if n == 0 {
+		if len(page) == 0 {
 			return nil
 		}
+		for _, c := range page {
+			if !c.then.same(c.now) {
+				return operate.Refuse("plan_changed", "dead letter %d was %s when plan %s was frozen, and is %s now: make a new plan", c.sequence, c.then, p.ID, c.now)
+			}
+		}
+		after = page[len(page)-1].sequence
 	}
 }
