@@ -280,6 +280,56 @@ func TestJ12_ABrokerThatIsAwayChangesNothing(t *testing.T) {
 	}
 }
 
+// TestPublisher_GoesOverItAgain: what was handed out and not confirmed is handed out again, until nothing is left.
+func TestPublisher_GoesOverItAgain(t *testing.T) {
+	w := newWorld(t, operate.Options{})
+	_, nc := broker(t)
+	run := w.submit("run-1", csvRows(5))
+	w.enqueue(run)
+	p, err := w.NewPublisher(nc, run, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ending = true
+	stored := func(want int) []int64 {
+		found, err := p.Stored(t.Context(), 3)
+		if err != nil || len(found) != want {
+			t.Fatalf("%d jobs, %v; want %d", len(found), err, want)
+		}
+		var refs []int64
+		for _, j := range found {
+			refs = append(refs, j.Ref)
+		}
+		return refs
+	}
+	first := stored(3)
+	if err := p.MarkPublished(t.Context(), first[1:]); err != nil {
+		t.Fatal(err)
+	}
+	second := stored(2)
+	if err := p.MarkPublished(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	stored(0)
+	if again := stored(1); again[0] != first[0] {
+		t.Errorf("job %d, want %d, which was not confirmed", again[0], first[0])
+	}
+	select {
+	case <-p.done:
+		t.Error("it has ended with a job left")
+	default:
+	}
+	if err := p.MarkPublished(t.Context(), first[:1]); err != nil {
+		t.Fatal(err)
+	}
+	stored(0)
+	stored(0)
+	<-p.done
+	if p.Published() != 5 {
+		t.Errorf("%d published", p.Published())
+	}
+}
+
 // TestLeftBehind: a gateway takes over by age what a batch has recorded and not published.
 func TestLeftBehind(t *testing.T) {
 	w := newWorld(t, operate.Options{})

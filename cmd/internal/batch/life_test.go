@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
@@ -270,7 +271,7 @@ func TestJ15_FormulasAreHarmlessForPeopleAndUntouchedForMachines(t *testing.T) {
 
 // TestPauseAndResume: what is recorded stays, the rest waits, and the keys are the same.
 func TestPauseAndResume(t *testing.T) {
-	w := newWorld(t, operate.Options{Limits: operate.Limits{Counts: map[string]int{ActSubmit: 100}, Amounts: map[string]int64{"GBP": 1 << 40}}})
+	w := newWorld(t, operate.Options{Limits: wide()})
 	ctx := t.Context()
 	run := w.submit("run-1", csvRows(20)) // five parts
 	before := w.keys(run)
@@ -318,11 +319,77 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
+// TestPause_NothingIsRecordedAfterIt: it waits for whoever records at that moment.
+func TestPause_NothingIsRecordedAfterIt(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	run := w.submit("run-1", csvRows(40))
+	var once sync.Once
+	var pausing sync.WaitGroup
+	var recorded int64
+	w.Service.opt.point = func(_ context.Context, at point) {
+		if at != pointInside {
+			return
+		}
+		once.Do(func() {
+			pausing.Go(func() {
+				if _, err := w.Pause(t.Context(), "run-1", w.people["oscar"], "the bank asks"); err != nil {
+					t.Error(err)
+				}
+				if err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM operations`).Scan(&recorded); err != nil {
+					t.Error(err)
+				}
+			})
+			w.awaitLock("paused")
+		})
+	}
+	if err := w.Enqueue(t.Context(), run, EnqueueOptions{}); !errors.Is(err, ErrPaused) {
+		t.Errorf("enqueue: %v", err)
+	}
+	pausing.Wait()
+	w.want(recorded, `SELECT count(*) FROM operations`)
+}
+
+// awaitLock returns when somebody waits to change the state of a run, or has changed it.
+func (w *world) awaitLock(state string) {
+	eventually(w.t, "the change waits or is through", func() bool {
+		return value[bool](w, `SELECT EXISTS (SELECT FROM batch_runs WHERE state = $1)
+			OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
+			             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`, state)
+	})
+}
+
+// TestEnqueue_WhoeverComesSecondFindsThatAPartHasMoved: a slice is recorded once, also where no key would tell.
+func TestEnqueue_WhoeverComesSecondFindsThatAPartHasMoved(t *testing.T) {
+	w := newWorld(t, operate.Options{})
+	ctx := t.Context()
+	run := w.submit("run-1", csvRows(4))
+	parts, err := w.partsOf(ctx, run.ID)
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	for _, rows := range []int{2, 4} { // the first two rows, then with the same stale knowledge all of them
+		for i, want := range []bool{true, false} {
+			moved := false
+			err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) (err error) {
+				moved, err = movePart(ctx, tx, run.ID, parts[0], rows)
+				return err
+			})
+			if rows == 4 {
+				want = false
+			}
+			if err != nil || moved != want {
+				t.Errorf("%d rows, time %d: moved %v, %v", rows, i, moved, err)
+			}
+		}
+	}
+	w.want(1, `SELECT count(*) FROM batch_parts WHERE recorded = 2`)
+}
+
 // TestCancel_RacesWithTheEnqueueing: whoever is first at the run's row, no operation is left open, and none comes later.
 func TestCancel_RacesWithTheEnqueueing(t *testing.T) {
 	for _, where := range []point{pointBefore, pointInside, pointAfter} {
 		t.Run(string(where), func(t *testing.T) {
-			w := newWorld(t, operate.Options{Limits: operate.Limits{Counts: map[string]int{ActSubmit: 100}, Amounts: map[string]int64{"GBP": 1 << 40}}})
+			w := newWorld(t, operate.Options{Limits: wide()})
 			ctx := t.Context()
 			run := w.submit("run-1", csvRows(40))
 			var once sync.Once
@@ -337,11 +404,7 @@ func TestCancel_RacesWithTheEnqueueing(t *testing.T) {
 								t.Error(err)
 							}
 						})
-						eventually(t, "the cancellation waits or is through", func() bool {
-							return value[bool](w, `SELECT EXISTS (SELECT FROM batch_runs WHERE state = 'cancelled')
-								OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
-								             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
-						})
+						w.awaitLock("cancelled")
 					})
 				}
 			}

@@ -206,7 +206,7 @@ func (w *world) keys(run Run) map[int]uuid.UUID {
 }
 
 // eventually polls until ok, or ends the test after ten seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
