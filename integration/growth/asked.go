@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
-// median is the middle time of several runs, in milliseconds.
+// median is the middle time of several runs, in milliseconds. What takes seconds is run once.
 func median(times int, do func() error) (float64, error) {
 	var took []time.Duration
 	for range times {
@@ -19,6 +22,9 @@ func median(times int, do func() error) (float64, error) {
 			return 0, err
 		}
 		took = append(took, time.Since(began))
+		if took[0] > 2*time.Second {
+			break
+		}
 	}
 	slices.Sort(took)
 	return micros(took[len(took)/2]) / 1000, nil
@@ -90,6 +96,10 @@ func (s *server) lists(ctx context.Context, urls stack.DatabaseURLs, m *measurem
 			_, _, err := l.List(ctx, filter)
 			return err
 		})
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "57014" { // the role's statement_timeout: a person would see the same
+			m.ListsTimedOut, err = append(m.ListsTimedOut, name), nil
+		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", name, err)
 		}

@@ -32,12 +32,13 @@ type measurement struct {
 	WALRatio   float64            `json:"wal_ratio,omitzero"`
 	CPURatio   float64            `json:"cpu_ratio,omitzero"`
 
-	SizesMB     map[string]float64 `json:"sizes_mb,omitzero"`
-	SweepIdleMS float64            `json:"sweep_idle_ms,omitzero"`
-	SweepDueMS  float64            `json:"sweep_due_ms,omitzero"`
-	SweepFound  int                `json:"sweep_found,omitzero"`
-	GaugesMS    float64            `json:"gauges_ms,omitzero"`
-	ListMS      map[string]float64 `json:"list_ms,omitzero"`
+	SizesMB       map[string]float64 `json:"sizes_mb,omitzero"`
+	SweepIdleMS   float64            `json:"sweep_idle_ms,omitzero"`
+	SweepDueMS    float64            `json:"sweep_due_ms,omitzero"`
+	SweepFound    int                `json:"sweep_found,omitzero"`
+	GaugesMS      float64            `json:"gauges_ms,omitzero"`
+	ListMS        map[string]float64 `json:"list_ms,omitzero"`
+	ListsTimedOut []string           `json:"lists_timed_out,omitzero"`
 
 	Proved  int64   `json:"proved_keys,omitzero"`
 	ProveS  float64 `json:"prove_seconds,omitzero"`
@@ -141,7 +142,7 @@ func (r *report) print(out io.Writer) {
 		if m.Rows == 0 {
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "\n%s: ops list ms: %s\n  full-page images per 1,000 operations: %s\n  MB: %s\n", m.name(), list(m.ListMS, 1, 0), list(m.ImagesOf, 1000, 0.5), list(m.SizesMB, 1, 1))
+		_, _ = fmt.Fprintf(out, "\n%s: ops list ms: %s%s\n  full-page images per 1,000 operations: %s\n  MB: %s\n", m.name(), list(m.ListMS, 1, 0), timedOut(m.ListsTimedOut), list(m.ImagesOf, 1000, 0.5), list(m.SizesMB, 1, 1))
 	}
 	var words []string
 	for _, m := range r.all {
@@ -150,6 +151,13 @@ func (r *report) print(out io.Writer) {
 		}
 	}
 	_, _ = fmt.Fprintln(out, "\ngrowth: "+strings.Join(words, " "))
+}
+
+func timedOut(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; timed out: " + strings.Join(names, ", ")
 }
 
 func ratio(x float64) string {
