@@ -1,6 +1,10 @@
 package file
 
-import "github.com/paidonce/paidonce/worker/job"
+import (
+	"strings"
+
+	"github.com/paidonce/paidonce/worker/job"
+)
 
 // checkSEPA limits name and reference to the Latin set of the EPC (EPC217-08): partners replace other characters as they like, and a name that was
 // replaced may fail the check of the payee.
@@ -13,6 +17,10 @@ func checkSEPA(row *Row) *Fault {
 			return &Fault{Line: row.Line, Column: text.name, Code: "charset", Message: "has a character that is not in the character set of SEPA",
 				Hint: "a-z A-Z 0-9 / - ? : ( ) . , ' + and space; write Mueller for Müller"}
 		}
+	}
+	if id := row.EndToEndID; !sepaText(id) || strings.HasPrefix(id, "/") || strings.HasSuffix(id, "/") || strings.Contains(id, "//") {
+		return &Fault{Line: row.Line, Column: "PmtInf/CdtTrfTxInf/PmtId/EndToEndId", Code: "charset", Message: "is no identification in the character set of SEPA",
+			Hint: "as in names; and no slash at an end, nor two in a row"}
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ type Policy struct {
 	MaxMinor   map[string]int64 // greatest amount of a row by currency; nil = no limit
 }
 
-// Charset limits the characters of names and references.
+// Charset limits the characters of names, references and EndToEndIds.
 type Charset string
 
 const (

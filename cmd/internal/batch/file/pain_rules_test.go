@@ -200,6 +200,17 @@ func TestI6_ControlSums(t *testing.T) {
 	}
 }
 
+func TestCharsetOfEndToEndIDs(t *testing.T) {
+	opt := plain()
+	opt.Charset = CharsetSEPA
+	for id, good := range map[string]bool{"E2E-0": true, "a/b": true, "/a": false, "a/": false, "a//b": false, "E_0": false, "Zoë": false} {
+		report := mustCheck(t, painRow(t, FormatPain00109, inId, "<EndToEndId>"+id+"</EndToEndId>"), FormatPain00109, opt, CheckOptions{})
+		if report.Good() != good || !good && report.Faults[0].Code != "charset" {
+			t.Errorf("%q: %s", id, codes(report))
+		}
+	}
+}
+
 // TestI6_SumsBeyond64Bits are carried on.
 func TestI6_SumsBeyond64Bits(t *testing.T) {
 	var sum totalsOf
