@@ -141,10 +141,43 @@ type Filter struct {
 	Limit   int   // default 100
 }
 
+// listWindow is how many internal ids one query of a list reads through, so that none takes long, however rare is what is asked for.
+const listWindow = 100_000
+
 // List returns operations newest first, and the cursor of the next page (0 = no more). Unfinished ones are found through what is due, so
-// that finding ten parked operations among millions stays cheap.
+// that finding ten parked operations among millions stays cheap. Others are looked for backwards, a window after the other, until the page is
+// full or ctx ends: a filter that hardly anything passes reads the whole ledger.
 func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
-	limit := orElse(f.Limit, 100)
+	f.Limit = orElse(f.Limit, 100)
+	if onlyUnfinished(f) || f.ByRisk {
+		list, last, err := l.listBetween(ctx, f, 0, orElse(f.Before, math.MaxInt64))
+		if len(list) < f.Limit || f.ByRisk {
+			last = 0
+		}
+		return list, last, err
+	}
+	before := f.Before
+	if before == 0 {
+		if err := l.pool.QueryRow(ctx, `SELECT coalesce(max(id), 0) + 1 FROM operations`).Scan(&before); err != nil {
+			return nil, 0, fmt.Errorf("list operations: %w", err)
+		}
+	}
+	var list []Summary
+	for limit := f.Limit; before > 1; before -= listWindow {
+		part, last, err := l.listBetween(ctx, f, before-listWindow, before)
+		if err != nil {
+			return nil, 0, err
+		}
+		if list = append(list, part...); len(list) == limit {
+			return list, last, nil
+		}
+		f.Limit = limit - len(list)
+	}
+	return list, 0, nil
+}
+
+// listBetween reads those with internal ids from one on and below another, and gives the last one's.
+func (l *Ledger) listBetween(ctx context.Context, f Filter, from, before int64) (list []Summary, last int64, err error) {
 	join := "LEFT JOIN"
 	if onlyUnfinished(f) {
 		join = "JOIN"
@@ -159,14 +192,12 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 	}
 	rows, err := l.pool.Query(ctx, `SELECT o.id, `+summaryColumns+` FROM operations o `+join+` due d ON d.operation_id = o.id
 		WHERE ($1::text[] IS NULL OR cardinality($1) = 0 OR o.state::text = ANY($1)) AND ($2 = '' OR o.source = $2) AND ($3 = '' OR o.route = $3)
-		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND ($6::int8 = 0 OR o.id < $6)
-		ORDER BY `+order+` LIMIT $7`, states, f.Source, f.Route, f.Partner, f.InDoubt, f.Before, limit)
+		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND o.id >= $6::int8 AND o.id < $7::int8
+		ORDER BY `+order+` LIMIT $8`, states, f.Source, f.Route, f.Partner, f.InDoubt, from, before, f.Limit)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list operations: %w", err)
 	}
 	defer rows.Close()
-	var list []Summary
-	var last int64
 	for rows.Next() {
 		var s Summary
 		if err := rows.Scan(append([]any{&last}, s.targets()...)...); err != nil {
@@ -174,10 +205,10 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 		}
 		list = append(list, s)
 	}
-	if len(list) < limit || f.ByRisk {
-		last = 0
+	if err := rows.Err(); err != nil {
+		return nil, 0, fmt.Errorf("list operations: %w", err)
 	}
-	return list, last, rows.Err()
+	return list, last, nil
 }
 
 func onlyUnfinished(f Filter) bool {

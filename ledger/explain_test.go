@@ -137,6 +137,37 @@ func TestList_PagesMeetEveryOperationOnce(t *testing.T) {
 	}
 }
 
+// TestList_LooksThroughWindowsUntilThePageIsFull: two operations of payroll, with hundreds of thousands of ids between and after them.
+func TestList_LooksThroughWindowsUntilThePageIsFull(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	var payroll []uuid.UUID
+	for i := range 4 {
+		w := newWish()
+		if i%2 == 0 {
+			w.Source = "payroll"
+			payroll = append(payroll, w.Key)
+		}
+		mustClaim(t, db.Ledger, w)
+		db.exec(`SELECT setval('operations_id_seq', $1)`, 1+int64(i)*130_000)
+	}
+	list, next, err := db.List(context.Background(), ledger.Filter{Source: "payroll", Limit: 1})
+	if err != nil || len(list) != 1 || list[0].Key != payroll[1] || next == 0 {
+		t.Fatalf("first page: %+v, next %d, %v", list, next, err)
+	}
+	list, next, err = db.List(context.Background(), ledger.Filter{Source: "payroll", Limit: 2, Before: next})
+	if err != nil || len(list) != 1 || list[0].Key != payroll[0] || next != 0 {
+		t.Errorf("second page: %+v, next %d, %v", list, next, err)
+	}
+	if all, next, err := db.List(context.Background(), ledger.Filter{}); err != nil || len(all) != 4 || next != 0 {
+		t.Errorf("all: %d, next %d, %v", len(all), next, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := db.List(ctx, ledger.Filter{Source: "nobody"}); err == nil {
+		t.Error("a list whose context has ended goes on")
+	}
+}
+
 func TestGauges_CountByHand(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	wishes := newWishes(6)
