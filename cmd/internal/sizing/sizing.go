@@ -39,7 +39,7 @@ const (
 	busyBatchRows = 64 // what batches grow to when Postgres is busy
 
 	walBytes       = 3030.0 // per operation
-	walRandomKeys  = 1.3    // times as much under random keys, at 10 million operations
+	walRandomKeys  = 1.2    // times as much under random keys, at 10 million operations
 	keptBytes      = 1500.0 // per operation, tables and indexes, without its payload
 	payloadOverRow = 90.0   // bytes of a payload's row and index beside its body
 

@@ -55,7 +55,7 @@ func TestNeed_GrowsWithWhatItDependsOn(t *testing.T) {
 	near(t, "slots at twice the rate", float64(twice.Slots), 286)
 	near(t, "slots at 4 s", float64(slow.Slots), 5743) // 1000 x 4.02 / 0.7 = 5742.9
 	near(t, "processors of the worker", twice.WorkerCores, 2*base.WorkerCores)
-	near(t, "WAL under random keys", random.WALPerDay, 1.3*base.WALPerDay)
+	near(t, "WAL under random keys", random.WALPerDay, 1.2*base.WALPerDay)
 	near(t, "kept at half of the share", half.KeptPerYear, base.KeptPerYear/2)
 	near(t, "payloads at half of the share and the days", half.Payloads, base.Payloads/4)
 	if slow.Timeout != 40*time.Second || slow.Lease != 90*time.Second || slow.AckWait != 45*time.Second || slow.Grace != 65*time.Second {
