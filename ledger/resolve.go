@@ -26,6 +26,13 @@ type Resolution struct {
 	Reason     string
 	Evidence   string
 	Proposal   uuid.UUID // under whose approval; Nil = none
+	Under      Line
+}
+
+// Line is what the database asks for before the desk changes an operation: a line of the audit log without a result, and its operator's proof.
+type Line struct {
+	Line  int64
+	Proof string
 }
 
 // Obstacle is why a resolution is refused. Nothing was changed.
@@ -159,34 +166,6 @@ func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 	return nil
 }
 
-// decide is the resolution of one parked operation that was found and locked: its observation, state, entries and event in one statement.
-// Opened again it keeps its doubt, and is due at once; the count of claims that killed their worker begins again.
-const decide = `
-WITH resolved AS (
-  UPDATE operations o
-     SET state = $2::text::operation_state, fence = o.fence + 1, unobserved = 0, held = false, lease_until = NULL,
-         in_doubt = o.in_doubt AND $2::text = 'open',
-         code = CASE WHEN $2::text = 'rejected' THEN $4::text END, transfer_id = CASE WHEN $2::text = 'authorized' THEN $3::text END,
-         outcome_at = CASE WHEN $2::text <> 'open' THEN now() END, settlement = CASE WHEN $2::text = 'authorized' THEN 'pending'::settlement_state END
-   WHERE o.id = $1 AND o.state = 'parked'
-  RETURNING o.id, o.fence, o.amount_minor, o.currency, o.source, o.debtor_account, o.partner
-), observation AS (
-  INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, transfer_id, code, evidence)
-  SELECT id, $5, 0, fence, 'resolution', '', nullif($3, ''), nullif($4, ''), $6::jsonb FROM resolved
-), entry AS (
-  INSERT INTO entries (operation_id, event, amount_minor, currency, account)
-  SELECT r.id, 'authorized', side.sign * r.amount_minor, r.currency, side.account
-    FROM resolved r
-   CROSS JOIN LATERAL (VALUES (-1, 'customer:' || r.source || '/' || r.debtor_account), (1, 'transit:' || r.partner)) AS side(sign, account)
-   WHERE $2::text = 'authorized'
-), event AS (
-  INSERT INTO outbox (operation_id, fence, type, code)
-  SELECT id, fence, $2::text::outbox_type, nullif($4, '') FROM resolved WHERE $2::text <> 'open'
-), ended AS (
-  DELETE FROM due d USING resolved r WHERE d.operation_id = r.id AND $2::text <> 'open'
-)
-UPDATE due d SET due_at = now(), parked = false FROM resolved r WHERE d.operation_id = r.id AND $2::text = 'open'`
-
 // Resolve carries out a person's decision on a parked operation: observation, state, entries and event in one transaction. It says whether it
 // changed anything: the same decision a second time does not. ErrObstacle: it may not be done.
 func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err error) {
@@ -224,7 +203,7 @@ func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err e
 }
 
 func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (bool, error) {
-	if _, err := tx.Exec(ctx, `SELECT FROM operations WHERE key = $1 FOR UPDATE`, r.Key); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT set_config('paidonce.proof', $1, true), lock_operation($2)`, r.Under.Proof, r.Key); err != nil {
 		return false, err
 	}
 	var p proved // read after the lock was got, so that nothing it rests on is older
@@ -240,8 +219,26 @@ func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (b
 	if o := p.obstacle(r); o != NoObstacle {
 		return false, &ObstacleError{r.Key, o}
 	}
-	_, err = tx.Exec(ctx, decide, p.id, string(r.To), r.TransferID, r.Code, r.Token, string(evidence))
-	return err == nil, err
+	var changed bool
+	err = tx.QueryRow(ctx, `SELECT resolve_operation($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb)`,
+		r.Under.Line, r.Key, r.Fence, string(r.To), r.TransferID, r.Code, r.Token, string(evidence)).Scan(&changed)
+	return changed, err
+}
+
+// CancelUnder ends an operation that nobody works on and that is not in doubt, under a line of the audit log. It says whether it did.
+func (l *Ledger) CancelUnder(ctx context.Context, under Line, key uuid.UUID, code string) (cancelled bool, err error) {
+	token := newToken()
+	results, err := onceMore(ctx, []uuid.UUID{key}, func(ctx context.Context, _ []uuid.UUID) ([]bool, error) {
+		err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+			b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
+			b.Queue(`SELECT cancel_operation($1, $2, $3, $4)`, under.Line, key, code, token).QueryRow(func(row pgx.Row) error { return row.Scan(&cancelled) })
+		})
+		return []bool{cancelled}, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("cancel %s: %w", key, err)
+	}
+	return results[0], nil
 }
 
 // AskNow makes the look-up of a parked operation, or the next step of an open one, due at once, so that a worker asks the partner with its own

@@ -249,6 +249,98 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER executions_guard BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION refuse_execution();
 
+-- What the desk may do to an operation it does through the functions below: under a line of the audit log that was written for it and has no
+-- result yet, with its operator's token, and, where money may have moved, as another person has approved it.
+-- +goose StatementBegin
+CREATE FUNCTION refuse_desk(line bigint, what text, on_key uuid, wanted jsonb) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  l record;
+BEGIN
+  IF owner_speaks('database:' || session_user) THEN
+    RETURN; -- who owns the tables needs no function
+  END IF;
+  SELECT a."by" AS who, a.proposal_id INTO l FROM audit a
+   WHERE a.id = line AND a.act = what AND a.target = on_key::text AND NOT EXISTS (SELECT FROM audit_results r WHERE r.audit_id = a.id);
+  IF NOT FOUND OR NOT operator_proven(l.who, '{operator,admin}') THEN
+    RAISE EXCEPTION '%: without a line of the audit log, or without its operator''s token', what USING ERRCODE = 'PO011';
+  END IF;
+  IF wanted IS NOT NULL AND NOT EXISTS (SELECT FROM executions e JOIN proposals p ON p.id = e.proposal_id
+                                         WHERE e.proposal_id = l.proposal_id AND convert_from(p.content, 'UTF8')::jsonb @> wanted) THEN
+    RAISE EXCEPTION '%: not as another person has approved it', what USING ERRCODE = 'PO014';
+  END IF;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION lock_operation(on_key uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  PERFORM FROM operations WHERE key = on_key FOR UPDATE;
+END $$;
+-- +goose StatementEnd
+-- A person's decision on a parked operation: observation, state, entries and event. Opened again it keeps its doubt, and is due at once; the
+-- count of claims that killed their worker begins again.
+-- +goose StatementBegin
+CREATE FUNCTION resolve_operation(line bigint, on_key uuid, seen integer, decision text, transfer text, why text, token uuid, said jsonb) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  o record;
+BEGIN
+  SELECT id, in_doubt INTO o FROM operations WHERE key = on_key AND state = 'parked' AND fence = seen FOR UPDATE;
+  IF NOT FOUND OR decision NOT IN ('authorized', 'rejected', 'open') THEN
+    RETURN false;
+  END IF;
+  PERFORM refuse_desk(line, 'resolve', on_key, CASE WHEN decision <> 'open' OR o.in_doubt THEN
+    jsonb_strip_nulls(jsonb_build_object('key', on_key, 'fence', seen, 'to', decision, 'transfer_id', nullif(transfer, ''), 'code', nullif(why, ''))) END);
+  WITH resolved AS (
+    UPDATE operations p
+       SET state = decision::operation_state, fence = p.fence + 1, unobserved = 0, held = false, lease_until = NULL,
+           in_doubt = p.in_doubt AND decision = 'open',
+           code = CASE WHEN decision = 'rejected' THEN why END, transfer_id = CASE WHEN decision = 'authorized' THEN transfer END,
+           outcome_at = CASE WHEN decision <> 'open' THEN now() END,
+           settlement = CASE WHEN decision = 'authorized' THEN 'pending'::settlement_state END
+     WHERE p.id = o.id
+    RETURNING p.id, p.fence, p.amount_minor, p.currency, p.source, p.debtor_account, p.partner
+  ), observation AS (
+    INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, transfer_id, code, evidence)
+    SELECT id, token, 0, fence, 'resolution', '', nullif(transfer, ''), nullif(why, ''), said FROM resolved
+  ), entry AS (
+    INSERT INTO entries (operation_id, event, amount_minor, currency, account)
+    SELECT r.id, 'authorized', side.sign * r.amount_minor, r.currency, side.account
+      FROM resolved r
+     CROSS JOIN LATERAL (VALUES (-1, 'customer:' || r.source || '/' || r.debtor_account), (1, 'transit:' || r.partner)) AS side(sign, account)
+     WHERE decision = 'authorized'
+  ), event AS (
+    INSERT INTO outbox (operation_id, fence, type, code) SELECT id, fence, decision::outbox_type, nullif(why, '') FROM resolved WHERE decision <> 'open'
+  ), ended AS (
+    DELETE FROM due d USING resolved r WHERE d.operation_id = r.id AND decision <> 'open'
+  )
+  UPDATE due d SET due_at = now(), parked = false FROM resolved r WHERE d.operation_id = r.id AND decision = 'open';
+  RETURN true;
+END $$;
+-- +goose StatementEnd
+-- The row decides: a claim that was first leaves nothing to cancel.
+-- +goose StatementBegin
+CREATE FUNCTION cancel_operation(line bigint, on_key uuid, why text, token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  cancelled boolean;
+BEGIN
+  PERFORM refuse_desk(line, 'cancel', on_key, NULL);
+  WITH ended AS (
+    UPDATE operations SET state = 'cancelled', outcome_at = now(), held = false, code = why, lease_until = NULL
+     WHERE key = on_key AND state = 'open' AND NOT in_doubt RETURNING id, fence
+  ), note AS (
+    INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, code) SELECT id, token, 0, fence, 'note', '', why FROM ended
+  ), event AS (
+    INSERT INTO outbox (operation_id, fence, type, code) SELECT id, fence, 'cancelled', why FROM ended
+  ), forgotten AS (
+    DELETE FROM due USING ended e WHERE due.operation_id = e.id
+  )
+  SELECT count(*) > 0 INTO cancelled FROM ended;
+  RETURN cancelled;
+END $$;
+-- +goose StatementEnd
+
 CREATE TRIGGER operators_kept BEFORE DELETE OR TRUNCATE ON operators FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER operator_tokens_kept BEFORE DELETE OR TRUNCATE ON operator_tokens FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
@@ -258,7 +350,9 @@ CREATE TRIGGER approvals_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON approvals F
 CREATE TRIGGER executions_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON executions FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 
 REVOKE EXECUTE ON FUNCTION operator_of(bytea), operator_proven(text, text[]), owner_speaks(text), operators_any(),
-  others_decide(text), agreed_identity(text, text, text[]) FROM PUBLIC;
+  others_decide(text), agreed_identity(text, text, text[]),
+  refuse_desk(bigint, text, uuid, jsonb), lock_operation(uuid), resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb),
+  cancel_operation(bigint, uuid, text, uuid) FROM PUBLIC;
 
 -- A person's decision is an observation too. Its verdict is empty: it proves nothing of the partner, and older programs read it as a note.
 -- Not validated: every row was good under the narrower rule, and reading them all would hold the table.

@@ -17,8 +17,8 @@ BEGIN
       recoveries, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
   END IF;
 END $$;
--- Operators: what the desk (command line, console) does in the name of a person. No UPDATE and no DELETE on evidence, attempts or the time of
--- the first send: those of the application are not granted here.
+-- Operators: what the desk (command line, console) does in the name of a person. It writes nothing of an operation but through functions that ask
+-- for the line of the audit log, the token and the approval.
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
@@ -29,10 +29,10 @@ BEGIN
     GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
     GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;
     GRANT UPDATE (valid_until) ON operator_tokens TO paidonce_operator;
-    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text) TO paidonce_operator;
-    GRANT INSERT ON observations, entries, outbox, pause_log TO paidonce_operator;
-    GRANT UPDATE (state, in_doubt, held, unobserved, settlement, fence, lease_until, outcome_at, contradicted_at, transfer_id, code) ON operations TO paidonce_operator;
-    GRANT UPDATE, DELETE ON due TO paidonce_operator;
+    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text), lock_operation(uuid),
+      resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb), cancel_operation(bigint, uuid, text, uuid) TO paidonce_operator;
+    GRANT UPDATE (due_at) ON due TO paidonce_operator; -- what waits is looked up, or comes back from a pause, sooner
+    GRANT INSERT ON pause_log TO paidonce_operator;
     GRANT INSERT, DELETE ON pauses TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
@@ -48,6 +48,9 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_batch') THEN
     GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
+    GRANT UPDATE (state, held, lease_until, outcome_at, code) ON operations TO paidonce_batch; -- to cancel what nobody has begun
+    GRANT INSERT ON observations, outbox TO paidonce_batch;
+    GRANT DELETE ON due TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
     GRANT INSERT ON batch_runs, batch_parts, batch_rows TO paidonce_batch;
     GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;

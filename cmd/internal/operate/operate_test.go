@@ -2,8 +2,6 @@ package operate_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
@@ -285,11 +283,7 @@ func TestApprove_NeverByTheAuthorThroughAnyDoor(t *testing.T) {
 // refusedAs runs SQL as the desk's role with an operator's proof ("" = none); it must fail with the code.
 func (d *desk) refusedAs(name, code, sql string, args ...any) {
 	d.t.Helper()
-	err := pgx.BeginFunc(d.t.Context(), d.pool, func(tx pgx.Tx) error {
-		sum := sha256.Sum256([]byte(d.tokens[name]))
-		if _, err := tx.Exec(d.t.Context(), `SELECT set_config('paidonce.proof', $1, true)`, hex.EncodeToString(sum[:])); err != nil {
-			return err
-		}
+	err := d.in(name, func(tx pgx.Tx) error {
 		_, err := tx.Exec(d.t.Context(), sql, args...)
 		return err
 	})

@@ -164,8 +164,10 @@ func (r *Resolution) Run(ctx context.Context, by Operator) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p := under(ctx).Proposal; p != nil {
-		resolution.Proposal = p.ID
+	at := under(ctx)
+	resolution.Under = ledger.Line{Line: at.AuditID, Proof: by.proof}
+	if at.Proposal != nil {
+		resolution.Proposal = at.Proposal.ID
 	}
 	changed, err := r.s.ledger.Resolve(ctx, resolution)
 	switch {
@@ -332,16 +334,23 @@ func (c *Cancellation) repeated() bool {
 }
 
 // Run cancels. The row decides: a worker that was first wins.
-func (c *Cancellation) Run(ctx context.Context, _ Operator) (string, error) {
+func (c *Cancellation) Run(ctx context.Context, by Operator) (string, error) {
 	if c.repeated() {
 		return OutcomeNoEffect, nil
 	}
-	cancelled, now, err := c.s.ledger.CancelIfOpen(ctx, c.seen.Key, c.seen.Source, CodeCancelled)
+	cancelled, err := c.s.ledger.CancelUnder(ctx, ledger.Line{Line: under(ctx).AuditID, Proof: by.proof}, c.seen.Key, CodeCancelled)
+	if err != nil {
+		return "", denied(err)
+	}
+	if cancelled {
+		return OutcomeDone, nil
+	}
+	now, err := c.s.ledger.Explain(ctx, c.seen.Key)
 	switch {
 	case err != nil:
 		return "", denied(err)
-	case cancelled, now.State == ledger.StateCancelled:
-		return OutcomeDone, nil
+	case now.State == ledger.StateCancelled:
+		return OutcomeDone, nil // by us, and only the reply was lost, or by whoever was first
 	}
 	return "", Refuse("not_open", "%s is %s by now: only what is open and not in doubt is cancelled", c.seen.Key, now.State)
 }
