@@ -65,7 +65,7 @@ func (s *server) hotPath(ctx context.Context, database, kind string, m *measurem
 	}
 	m.BatchP50MS, m.BatchP99MS = d.quantile(0.5), d.quantile(0.99)
 	if s.o.pages {
-		m.ImagesOf, err = s.imagesByRelation(ctx, database, from.lsn, to.lsn, n)
+		m.ImagesOf, m.WALOf, err = s.walByRelation(ctx, database, from.lsn, to.lsn, n)
 	}
 	return err
 }

@@ -24,6 +24,7 @@ type measurement struct {
 	WALBytes   float64            `json:"wal_bytes_per_op"`
 	Images     float64            `json:"full_page_images_per_op"`
 	ImagesOf   map[string]float64 `json:"full_page_images_per_op_of,omitzero"`
+	WALOf      map[string]float64 `json:"wal_bytes_per_op_of,omitzero"`
 	PostgresUS float64            `json:"postgres_us_per_op"`
 	ClientUS   float64            `json:"client_us_per_op"`
 	HOTShare   float64            `json:"hot_share"`
@@ -142,7 +143,7 @@ func (r *report) print(out io.Writer) {
 		if m.Rows == 0 {
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "\n%s: ops list ms: %s%s\n  full-page images per 1,000 operations: %s\n  MB: %s\n", m.name(), list(m.ListMS, 1, 0), timedOut(m.ListsTimedOut), list(m.ImagesOf, 1000, 0.5), list(m.SizesMB, 1, 1))
+		_, _ = fmt.Fprintf(out, "\n%s: ops list ms: %s%s\n  full-page images per 1,000 operations: %s\n  WAL bytes per operation: %s\n  MB: %s\n", m.name(), list(m.ListMS, 1, 0), timedOut(m.ListsTimedOut), list(m.ImagesOf, 1000, 0.5), list(m.WALOf, 1, 1), list(m.SizesMB, 1, 1))
 	}
 	var words []string
 	for _, m := range r.all {
