@@ -57,7 +57,7 @@ type Origin struct {
 	Source      string
 	Route       string
 	Sequence    uint64    // in the stream
-	PublishedAt time.Time // when the broker stored the message
+	PublishedAt time.Time // when the broker stored the job first: a replay is as old as its job
 	Deliveries  int       // the broker's count: it includes deliveries that no client received, and is never our number of attempts
 	TraceParent string
 }

@@ -30,7 +30,7 @@ type DeadLetter struct {
 	Detail         string
 	Deliveries     int
 	StreamSequence uint64    // in StreamJobs
-	FirstSeen      time.Time // when the broker stored the job
+	FirstSeen      time.Time // when the broker stored the job, before any replay
 	Replays        int       // how often the job had been replayed before
 	Stray          bool      // no route's consumer covered its subject
 	At             time.Time // when it became a dead letter
@@ -73,6 +73,7 @@ type corpse struct {
 	sequence   uint64
 	deliveries int
 	firstSeen  time.Time
+	stored     time.Time // when this message was; zero = it is no replay
 	reason     job.Reason
 	detail     string
 	stray      bool
@@ -114,7 +115,11 @@ func (c corpse) msg() *nats.Msg {
 
 // messageID tells jobs apart that had the same sequence: a broker that lost the end of its stream, or has a new one, counts from there again.
 func (c corpse) messageID() string {
-	return StreamJobs + ":" + strconv.FormatUint(c.sequence, 10) + ":" + strconv.FormatInt(c.firstSeen.UnixNano(), 10)
+	at := c.stored
+	if at.IsZero() {
+		at = c.firstSeen
+	}
+	return StreamJobs + ":" + strconv.FormatUint(c.sequence, 10) + ":" + strconv.FormatInt(at.UnixNano(), 10)
 }
 
 // harmless is the name under which a header of a job is kept. The names that the server obeys would act on the dead letter: one

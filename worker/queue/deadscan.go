@@ -187,6 +187,14 @@ func (p *Publisher) Holds(ctx context.Context, sequence uint64, m Message) (bool
 	return raw.Subject == m.msg().Subject && string(raw.Data) == string(m.Payload), nil
 }
 
+// firstSeen is when a job was published first: a replay says it. One that claims to be younger than its message is not believed.
+func firstSeen(h nats.Header, stored time.Time) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, first(h, headerFirstSeen)); err == nil && at.Before(stored) && at.Unix() > 0 {
+		return at
+	}
+	return stored
+}
+
 // keepReplays passes on how often a job was replayed, from the job to its next dead letter. It is only a number: what was replayed
 // is told by the acts on record, and a publisher that makes one up harms nobody but the reader.
 func keepReplays(from, to nats.Header) {

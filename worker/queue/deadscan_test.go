@@ -148,6 +148,36 @@ func TestF5_TheCountOfReplaysReachesTheNextDeadLetter(t *testing.T) {
 	}
 }
 
+// After a failover what was published before it is looked up before it is sent: a replay is as old as its job, and so is its dead letter.
+func TestA_ReplayIsAsOldAsItsJob(t *testing.T) {
+	r := newRig(t, TopologyOptions{AckWait: time.Second})
+	seen := make(chan time.Time, 8)
+	r.run(newSlots(4), func(_ context.Context, d *Delivery) {
+		seen <- d.Origin().PublishedAt
+		d.Dead(job.ReasonInvalid, "again")
+	}, ConsumerOptions{})
+	long := time.Date(2026, 11, 2, 12, 0, 0, 7, time.UTC)
+	m := message(keyOne)
+	m.FirstSeen = long
+	if _, err := r.publish.Replay(ctxOf(t), m, 1); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-seen; !at.Equal(long) {
+		t.Errorf("published at %s, want %s", at, long)
+	}
+	eventually(t, "a dead letter", func() bool { return len(r.deadLetters()) == 1 })
+	if l := r.deadLetters()[0]; !l.FirstSeen.Equal(long) || l.Header.Get("Nats-Msg-Id") == fmt.Sprintf("WITHDRAWALS:1:%d", long.UnixNano()) {
+		t.Errorf("the letter is first seen %s, under %s", l.FirstSeen, l.Header.Get("Nats-Msg-Id"))
+	}
+	for _, forged := range []string{"2099-01-01T00:00:00Z", "x", "0001-01-01T00:00:00Z"} {
+		start := time.Now()
+		r.rawPublish(job.Subject(testRoute, testSource), nats.Header{"Paidonce-First-Seen": {forged}}, []byte("x"))
+		if at := <-seen; at.Sub(start).Abs() > time.Minute {
+			t.Errorf("%s: published at %s", forged, at)
+		}
+	}
+}
+
 func BenchmarkScan(b *testing.B) {
 	r := newRig(b, TopologyOptions{})
 	r.bury(100_000, func(int) []byte { return make([]byte, 400) })

@@ -26,6 +26,7 @@ var (
 type Delivery struct {
 	msg      *nats.Msg
 	origin   job.Origin
+	stored   time.Time // when the broker stored this message, which may be a replay
 	consumer *Consumer
 	settled  atomic.Bool
 
@@ -42,11 +43,11 @@ func newDelivery(c *Consumer, msg *nats.Msg) (*Delivery, error) {
 		return nil, fmt.Errorf("read metadata of a delivery: %w", err)
 	}
 	route, source, _ := splitSubject(msg.Subject, jobsPrefix)
-	d := &Delivery{msg: msg, consumer: c, origin: job.Origin{
+	d := &Delivery{msg: msg, consumer: c, stored: meta.Timestamp, origin: job.Origin{
 		Source:      source,
 		Route:       route,
 		Sequence:    meta.Sequence.Stream,
-		PublishedAt: meta.Timestamp,
+		PublishedAt: firstSeen(msg.Header, meta.Timestamp),
 		Deliveries:  int(meta.NumDelivered),
 	}}
 	if values := msg.Header[headerTraceParent]; len(values) > 0 && printable(values[0]) {
@@ -104,6 +105,7 @@ func (d *Delivery) Dead(reason job.Reason, detail string) {
 		sequence:   d.origin.Sequence,
 		deliveries: d.origin.Deliveries,
 		firstSeen:  d.origin.PublishedAt,
+		stored:     d.stored,
 		reason:     reason,
 		detail:     detail,
 	})

@@ -26,7 +26,7 @@ const (
 	headerDetail     = "Paidonce-Detail"
 	headerDeliveries = "Paidonce-Deliveries"
 	headerStreamSeq  = "Paidonce-Stream-Seq"
-	headerFirstSeen  = "Paidonce-First-Seen"
+	headerFirstSeen  = "Paidonce-First-Seen" // also of a job that is replayed
 	headerStray      = "Paidonce-Stray"
 	headerReplays    = "Paidonce-Replays" // also of a job that is replayed
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -38,6 +39,9 @@ type Message struct {
 	TraceParent string // default none
 	MsgID       string // default job.MsgID of source, key and payload
 	Replays     int    // the how manieth replay this is; default none
+	// FirstSeen is when the job, or what it is made of, was published first. After a failover whatever was published before it is looked up before it
+	// is sent, and a replay must not look younger than its job; default now.
+	FirstSeen time.Time
 }
 
 // Format prints what may be logged of a message, under every verb.
@@ -207,6 +211,9 @@ func (m Message) msg() *nats.Msg {
 	}
 	if printable(m.TraceParent) {
 		msg.Header[headerTraceParent] = []string{m.TraceParent}
+	}
+	if !m.FirstSeen.IsZero() {
+		msg.Header[headerFirstSeen] = []string{m.FirstSeen.UTC().Format(time.RFC3339Nano)}
 	}
 	if m.Replays > 0 {
 		msg.Header[headerReplays] = []string{strconv.Itoa(m.Replays)}

@@ -133,7 +133,7 @@ func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject 
 	origins, payloads := make([]job.Origin, len(strays)), make([][]byte, len(strays))
 	for i, raw := range strays {
 		route, source, _ := splitSubject(raw.Subject, jobsPrefix)
-		origins[i] = job.Origin{Source: source, Route: route, Sequence: raw.Sequence, PublishedAt: raw.Time, Deliveries: 1}
+		origins[i] = job.Origin{Source: source, Route: route, Sequence: raw.Sequence, PublishedAt: firstSeen(raw.Header, raw.Time), Deliveries: 1}
 		payloads[i] = raw.Data
 	}
 	faults, err := s.opts.Judge(ctx, origins, payloads)
@@ -144,7 +144,7 @@ func (s *Strays) bury(ctx context.Context, jobs, dead jetstream.Stream, subject 
 		if faults[i] != nil {
 			_, err = s.dead.add(ctx, corpse{
 				subject: raw.Subject, header: raw.Header, payload: raw.Data,
-				sequence: raw.Sequence, firstSeen: raw.Time,
+				sequence: raw.Sequence, firstSeen: firstSeen(raw.Header, raw.Time), stored: raw.Time,
 				reason: faults[i].Reason, detail: faults[i].Detail, stray: true,
 			})
 			if err != nil {

@@ -29,8 +29,9 @@ type Correct struct {
 	entry   Entry
 	stream  time.Time
 	trace   string
-	job     job.Job // as it will be published
-	old     job.Job // as it would be under the old key, for the guard
+	seen    time.Time // the letter's job
+	job     job.Job   // as it will be published
+	old     job.Job   // as it would be under the old key, for the guard
 	payload []byte
 	sum     [32]byte
 	done    bool // recorded and published
@@ -47,7 +48,7 @@ func (d *Desk) Correct(ctx context.Context, sequence uint64, edit Edit) (*Correc
 	if err != nil {
 		return nil, err
 	}
-	a := &Correct{d: d, entry: entryOf(letter), stream: micros(state.Created), trace: letter.TraceParent()}
+	a := &Correct{d: d, entry: entryOf(letter), stream: micros(state.Created), trace: letter.TraceParent(), seen: seen(letter)}
 	draft, err := edit.apply(a.entry, letter.Payload, correctionDraft())
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (a *Correct) Run(ctx context.Context, by operate.Operator) (string, error) 
 	}
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	m := queue.Message{Source: a.job.Source, Route: a.job.Route, Key: a.job.Key, Payload: a.payload, TraceParent: a.trace}
+	m := queue.Message{Source: a.job.Source, Route: a.job.Route, Key: a.job.Key, Payload: a.payload, TraceParent: a.trace, FirstSeen: a.seen}
 	result := a.d.publish.PublishMany(finish, []queue.Message{m})[0]
 	if result.Err != nil {
 		return "", fmt.Errorf("the correction is on record, and its job %s is not published yet, ask for the same again: %w", a.job.Key, result.Err)

@@ -209,6 +209,31 @@ func TestE10_ReplayInsideTheWindowIsDelivered(t *testing.T) {
 	}
 }
 
+// A database that was restored to an earlier hour may have lost that a letter was replayed and paid. Its replay is as old as its job, so that the
+// partner is asked before anything is sent.
+func TestD_ReplayAfterAFailoverIsInDoubt(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	old, young := uuid.New(), uuid.New() // of version 4: such a key does not tell its age
+	w.bury(letter{payload: payload(old)})
+	w.forge(`UPDATE ledger_identity SET doubt_before = now() - interval '30 min'`)
+	b := w.work(nil)
+	_, done, err := w.replay(w.freeze(dead.Filter{}))
+	if err != nil || done.Outcome != "done" {
+		t.Fatalf("replay: %v, %v", done, err)
+	}
+	_, err = w.publish.Publish(t.Context(), queue.Message{Source: source, Route: route, Key: young, Payload: payload(young)})
+	w.must(err)
+	eventually(t, "the young one is paid", func() bool { return b.sends(young) == 1 })
+	eventually(t, "the old one is on record", func() bool {
+		var n int
+		w.one(&n, `SELECT count(*) FROM operations WHERE in_doubt AND state = 'open'`)
+		return n == 1
+	})
+	if b.sends(old) != 0 {
+		t.Error("it was sent without asking")
+	}
+}
+
 func TestF5_FailReplayFailReplay(t *testing.T) {
 	w := newWorld(t, dead.Options{})
 	b := w.work(func(job.Job) bool { return true })

@@ -188,7 +188,7 @@ func (w *world) bury(letters ...letter) {
 		}
 		msg := &nats.Msg{Subject: "withdrawals.dead." + l.subject, Data: l.payload, Header: nats.Header{
 			"Paidonce-Reason": {string(l.reason)}, "Paidonce-Detail": {l.detail}, "Paidonce-Deliveries": {"1"}, "Paidonce-Stream-Seq": {strconv.Itoa(i + 1)},
-			"Paidonce-First-Seen": {"2026-11-30T12:00:00Z"},
+			"Paidonce-First-Seen": {time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)},
 		}}
 		if l.trace != "" {
 			msg.Header["traceparent"] = []string{l.trace}
@@ -326,6 +326,8 @@ func (b *bank) handle(ctx context.Context, d *queue.Delivery) {
 	case answer.Answer == ledger.Conflict:
 		d.Dead(job.ReasonKeyReused, "the key belongs to another job")
 		return
+	case answer.Answer == ledger.Claimed && answer.InDoubt: // the partner would be asked first
+		b.w.ledger.Record(ctx, []ledger.Record{ledger.Schedule(answer.Claim, true, time.Hour)})
 	case answer.Answer == ledger.Claimed:
 		b.sent[j.Key]++
 		b.w.ledger.Record(ctx, []ledger.Record{ledger.Authorize(answer.Claim, "tr_"+j.Key.String(),

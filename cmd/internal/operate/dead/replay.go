@@ -269,7 +269,7 @@ func (r *Replay) publish(ctx context.Context, by operate.Operator, chunk []repla
 	for i := range chunk {
 		letter := letters[chunk[i].sequence]
 		e := entryOf(letter)
-		m := queue.Message{Source: letter.Source, Route: letter.Route, Key: e.Key, Payload: letter.Payload, TraceParent: letter.TraceParent()}
+		m := queue.Message{Source: letter.Source, Route: letter.Route, Key: e.Key, Payload: letter.Payload, TraceParent: letter.TraceParent(), FirstSeen: seen(letter)}
 		messages[i] = m.AsReplay(chunk[i].n)
 	}
 	results := r.d.publish.PublishMany(finish, messages)
@@ -291,6 +291,14 @@ func (r *Replay) publish(ctx context.Context, by operate.Operator, chunk []repla
 	}
 	r.d.opt.Progress("replay", r.Tally.Before+r.Tally.Published, r.plan.sum(ClassReplayable).Count)
 	return errors.Join(ctx.Err(), away)
+}
+
+// seen is when the job of a letter was published first.
+func seen(l queue.DeadLetter) time.Time {
+	if l.FirstSeen.IsZero() {
+		return l.At
+	}
+	return l.FirstSeen
 }
 
 // judge turns one result into what is recorded. A duplicate is ours only if the stream holds what we wanted to publish: somebody else may
