@@ -16,6 +16,9 @@ for source in wallet; do
   [ -s "$source" ] || openssl rand -hex 24 > "$source"
 done
 
+# The token of the person who runs operators' commands here. It is made by `paidonce operators add`, and put here by that person.
+[ -e operator_token ] || : > operator_token
+
 # One key pair per NATS user. The seed is a secret of the program; the servers know the public key only.
 nk() { (cd ../.. && go run github.com/nats-io/nkeys/nk "$@"); }
 : > nkeys.conf.new

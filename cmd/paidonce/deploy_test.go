@@ -139,7 +139,7 @@ func TestComposeSettingsAreGood(t *testing.T) {
 	for _, s := range config.Settings() {
 		known = append(known, s.Env())
 	}
-	for _, name := range []string{"migrate", "worker", "gateway"} {
+	for _, name := range []string{"migrate", "worker", "gateway", "desk"} {
 		service := c.Services[name]
 		for variable := range service.Environment {
 			if !slices.Contains(known, variable) {
@@ -150,7 +150,7 @@ func TestComposeSettingsAreGood(t *testing.T) {
 		if got.code != cli.OK {
 			t.Errorf("service %s: %+v", name, got)
 		}
-		for _, variable := range []string{"PAIDONCE_DATABASE_PASSWORD_FILE", "PAIDONCE_NATS_NKEY_SEED_FILE"} {
+		for _, variable := range []string{"PAIDONCE_DATABASE_PASSWORD_FILE", "PAIDONCE_NATS_NKEY_SEED_FILE", "PAIDONCE_OPERATOR_TOKEN_FILE"} {
 			if file, ok := service.Environment[variable]; ok && !slices.Contains(service.Secrets, filepath.Base(file)) {
 				t.Errorf("service %s: %s is not among its secrets", name, file)
 			}

@@ -9,7 +9,8 @@
 // What a second person agrees to is bound to the SHA-256 of what it will do, is decided once, expires, and is used up once. The author never
 // approves it. What was begun under an approval and not ended, because the program died or was told to stop, is gone on with under the same
 // one. The database refuses the same things by itself: no approval by the author, no execution without an approval, no line in the name of
-// somebody whose token was not presented, and nothing is changed or erased afterwards.
+// somebody whose token was not presented, nothing is changed or erased afterwards, and the desk's role changes an operation only through
+// functions that ask for the line, the token and, where money may have moved, exactly what was approved.
 //
 // # What may not be relied on
 //
