@@ -4,13 +4,21 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
+)
+
+// A statement costs as much as some twenty of its rows. So once requests come faster than they can be committed one by one, one committer takes them
+// all: two would make twice as many statements of half the size.
+const (
+	busyBatch  = 4                      // from this size on a batch shows that requests come fast
+	slowCommit = 100 * time.Millisecond // a batch that takes longer, perhaps for a lock, no longer keeps the others from working
 )
 
 // errClosed says that a batcher takes nothing more.
 var errClosed = errors.New("worker is stopped")
 
 // Batcher makes one statement of many callers' requests without ever waiting for more of them: each committer takes what
-// arrived while its last batch ran. Under load batches grow by themselves; at rest a request leaves at once.
+// arrived while its last batch ran. At rest a request leaves at once; once batches grow, one committer works alone.
 type Batcher[Req, Res any] struct {
 	commit func(context.Context, []Req) []Res
 	max    int
@@ -19,6 +27,7 @@ type Batcher[Req, Res any] struct {
 	wake    sync.Cond
 	waiting []*ticket[Req, Res]
 	spare   []*ticket[Req, Res] // answered tickets, used again; bounded by the callers that ever waited at once
+	holder  int                 // the committer that works alone, with a batch that is no small one; 0 = none
 	closed  bool
 	running sync.WaitGroup
 }
@@ -38,8 +47,8 @@ func NewBatcher[Req, Res any](max int, commit func(context.Context, []Req) []Res
 
 // Start starts n committers, which work until Close. ctx is what they commit under: it must outlive the stop signal.
 func (b *Batcher[Req, Res]) Start(ctx context.Context, n int) {
-	for range n {
-		b.running.Go(func() { b.run(ctx) })
+	for id := range n {
+		b.running.Go(func() { b.run(ctx, id+1) })
 	}
 }
 
@@ -85,11 +94,11 @@ func (b *Batcher[Req, Res]) take() *ticket[Req, Res] {
 	return &ticket[Req, Res]{answer: make(chan Res, 1)}
 }
 
-func (b *Batcher[Req, Res]) run(ctx context.Context) {
+func (b *Batcher[Req, Res]) run(ctx context.Context, id int) {
 	tickets := make([]*ticket[Req, Res], 0, b.max)
 	batch := make([]Req, 0, b.max)
 	for {
-		tickets = b.next(tickets[:0])
+		tickets = b.next(tickets[:0], id)
 		if len(tickets) == 0 {
 			return
 		}
@@ -97,7 +106,9 @@ func (b *Batcher[Req, Res]) run(ctx context.Context) {
 		for _, t := range tickets {
 			batch = append(batch, t.req)
 		}
+		slow := time.AfterFunc(slowCommit, func() { b.leave(id) })
 		answers := b.commit(ctx, batch)
+		slow.Stop()
 		if len(answers) != len(tickets) {
 			panic("a batch was not answered request by request")
 		}
@@ -110,11 +121,15 @@ func (b *Batcher[Req, Res]) run(ctx context.Context) {
 }
 
 // next waits for requests and takes the oldest of them; none means closed and empty.
-func (b *Batcher[Req, Res]) next(into []*ticket[Req, Res]) []*ticket[Req, Res] {
+func (b *Batcher[Req, Res]) next(into []*ticket[Req, Res], id int) []*ticket[Req, Res] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.waiting) == 0 {
-		if b.closed {
+	if b.holder == id && len(b.waiting) < busyBatch {
+		b.holder = 0
+		b.wake.Broadcast()
+	}
+	for len(b.waiting) == 0 || b.holder != 0 && b.holder != id {
+		if b.closed && len(b.waiting) == 0 {
 			return into
 		}
 		b.wake.Wait()
@@ -124,5 +139,18 @@ func (b *Batcher[Req, Res]) next(into []*ticket[Req, Res]) []*ticket[Req, Res] {
 	rest := copy(b.waiting, b.waiting[n:])
 	clear(b.waiting[rest:])
 	b.waiting = b.waiting[:rest]
+	if n >= busyBatch {
+		b.holder = id
+	}
 	return into
+}
+
+// leave lets the others work again.
+func (b *Batcher[Req, Res]) leave(id int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.holder == id {
+		b.holder = 0
+		b.wake.Broadcast()
+	}
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,94 @@ func TestBatcherTakesWhatArrivedWhileTheLastCommitRan(t *testing.T) {
 		if want := []int{1, 256, 256, 88}; len(sizes) != 4 || [4]int(sizes) != [4]int(want) {
 			t.Errorf("batches of %v, want %v", sizes, want)
 		}
+	})
+}
+
+// recorded is a batcher whose commits take as long as took says, by the number of the batch, and what it committed when.
+type recorded struct {
+	mu    sync.Mutex
+	began time.Time
+	sizes []int
+	at    []time.Duration
+}
+
+func (r *recorded) batcher(ctx context.Context, took func(n int) time.Duration) *Batcher[int, int] {
+	r.began = time.Now()
+	b := NewBatcher(256, func(_ context.Context, reqs []int) []int {
+		r.mu.Lock()
+		r.sizes, r.at = append(r.sizes, len(reqs)), append(r.at, time.Since(r.began))
+		n := len(r.sizes)
+		r.mu.Unlock()
+		<-time.After(took(n))
+		return make([]int, len(reqs))
+	})
+	b.Start(ctx, 2)
+	return b
+}
+
+// hand hands in n requests and waits until they wait or are taken.
+func hand(t *testing.T, callers *sync.WaitGroup, b *Batcher[int, int], n int) {
+	for range n {
+		callers.Go(func() {
+			if _, err := b.Do(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	synctest.Wait()
+}
+
+func (r *recorded) want(t *testing.T, sizes []int, at []time.Duration) {
+	t.Helper()
+	if !slices.Equal(r.sizes, sizes) || !slices.Equal(r.at, at) {
+		t.Errorf("batches of %v at %v, want %v at %v", r.sizes, r.at, sizes, at)
+	}
+}
+
+// TestBatcherWorksAloneOnceBatchesGrow: small batches leave side by side and at once. Beside a larger one nothing leaves, and its
+// committer takes what came meanwhile, until little comes.
+func TestBatcherWorksAloneOnceBatchesGrow(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var r recorded
+		var callers sync.WaitGroup
+		b := r.batcher(t.Context(), func(int) time.Duration { return 10 * ms })
+		hand(t, &callers, b, 1)
+		hand(t, &callers, b, 1) // side by side
+		hand(t, &callers, b, 20)
+		<-time.After(15 * ms)
+		hand(t, &callers, b, 5) // beside the 20, which took the floor at 10
+		<-time.After(25 * ms)   // it takes them at 20, and nothing waits at 30
+		hand(t, &callers, b, 1)
+		hand(t, &callers, b, 1) // side by side again
+		callers.Wait()
+		b.Close()
+		r.want(t, []int{1, 1, 20, 5, 1, 1}, []time.Duration{0, 0, 10 * ms, 20 * ms, 40 * ms, 40 * ms})
+	})
+}
+
+// TestBatcherGoesOnBesideASlowBatch: one that waits for a lock does not keep all others waiting.
+func TestBatcherGoesOnBesideASlowBatch(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var r recorded
+		var callers sync.WaitGroup
+		b := r.batcher(t.Context(), func(n int) time.Duration {
+			if n == 3 {
+				return 2 * time.Second
+			}
+			return 10 * ms
+		})
+		hand(t, &callers, b, 1)
+		hand(t, &callers, b, 1)
+		hand(t, &callers, b, 20) // takes the floor at 10
+		<-time.After(50 * ms)
+		hand(t, &callers, b, 1)
+		<-time.After(100 * ms)
+		hand(t, &callers, b, 1)
+		callers.Wait()
+		b.Close()
+		r.want(t, []int{1, 1, 20, 1, 1}, []time.Duration{0, 0, 10 * ms, 110 * ms, 150 * ms})
 	})
 }
 
