@@ -13,6 +13,7 @@ import (
 // means that nothing was found out.
 func (w *Worker) JudgeStrays(ctx context.Context, origins []job.Origin, payloads [][]byte) ([]*job.Fault, error) {
 	faults := make([]*job.Fault, len(origins))
+	var orders []job.Job
 	var wishes []ledger.Wish
 	var places []int
 	for i, origin := range origins {
@@ -23,12 +24,9 @@ func (w *Worker) JudgeStrays(ctx context.Context, origins []job.Origin, payloads
 		}
 		wish := wish(&operation{job: order}, origin, payloads[i])
 		wish.Refused, wish.Intention.Partner = true, w.opts.Routes[origin.Route].Partner
-		wishes, places = append(wishes, wish), append(places, i)
+		orders, wishes, places = append(orders, order), append(wishes, wish), append(places, i)
 	}
-	if len(wishes) == 0 {
-		return faults, nil
-	}
-	for n, answer := range w.ledger.Claim(ctx, wishes) {
+	for n, answer := range w.askMany(ctx, orders, wishes) {
 		switch {
 		case answer.Err != nil:
 			return nil, fmt.Errorf("judge stray job %s: %w", wishes[n].Key, answer.Err)
@@ -38,11 +36,38 @@ func (w *Worker) JudgeStrays(ctx context.Context, origins []job.Origin, payloads
 		case answer.Answer == ledger.NotOnRecord:
 		case answer.Answer == ledger.Conflict:
 			faults[places[n]] = &job.Fault{Reason: job.ReasonKeyReused, Code: "key_reused", Detail: "the key belongs to another job"}
-		default: // under a fingerprint of another version, too
+		default: // under a fingerprint of a version that this program does not know, too: it is left to whoever does
 			faults[places[n]] = nil
 		}
 	}
 	return faults, nil
+}
+
+// askMany is ask for many wishes at once.
+func (w *Worker) askMany(ctx context.Context, orders []job.Job, wishes []ledger.Wish) []ledger.ClaimAnswer {
+	if len(wishes) == 0 {
+		return nil
+	}
+	answers := w.ledger.Claim(ctx, wishes)
+	var again []ledger.Wish
+	var places []int
+	for n, answer := range answers {
+		if answer.Err != nil || answer.Answer != ledger.OtherVersion {
+			continue
+		}
+		if stored, known := orders[n].FingerprintAs(answer.Version); known {
+			wish := wishes[n]
+			wish.Fingerprint = stored
+			again, places = append(again, wish), append(places, n)
+		}
+	}
+	if len(again) == 0 {
+		return answers
+	}
+	for i, answer := range w.ledger.Claim(ctx, again) {
+		answers[places[i]] = answer
+	}
+	return answers
 }
 
 func strayFault(more string) *job.Fault {

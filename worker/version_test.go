@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -80,6 +81,34 @@ func TestOlderFingerprintIsComparedUnderItsOwnVersion(t *testing.T) {
 			}
 			stop(t, p)
 		}
+		wantStrays(t, newer, map[string][]byte{"": payload, "key_reused": other}, ahead)
 		workertest.CheckPromise(t, w, finished, open)
 	})
+}
+
+// wantStrays judges jobs of a route that was retired, by the code of their fault, and one under a version that nobody here knows.
+func wantStrays(t *testing.T, newer newerProgram, jobs map[string][]byte, unknown []byte) {
+	t.Helper()
+	p := workertest.Start(t, newer, nil, func(o *worker.Options) { clear(o.Routes); clear(o.Sources) })
+	defer stop(t, p)
+	judge := func(payload []byte, want string) {
+		t.Helper()
+		clear(newer.put)
+		origin := job.Origin{Source: workertest.SourceName, Route: workertest.RouteName, PublishedAt: time.Now()}
+		faults, err := p.Worker.JudgeStrays(t.Context(), []job.Origin{origin}, [][]byte{payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if faults[0] != nil {
+			got = faults[0].Code
+		}
+		if got != want {
+			t.Errorf("stray: %q, want %q", got, want)
+		}
+	}
+	for want, payload := range jobs {
+		judge(payload, want)
+	}
+	judge(unknown, "")
 }
