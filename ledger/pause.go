@@ -30,8 +30,11 @@ type Pause struct {
 	At     time.Time `json:"at"`
 }
 
-// ByWorker is who pauses when no person does.
-const ByWorker = "worker"
+// ByWorker is who pauses when no person does. byOlderProgram is what older programs wrote of a contradicted outcome.
+const (
+	ByWorker       = "worker"
+	byOlderProgram = "paidonce"
+)
 
 // The reasons for which a worker pauses by itself. DoubtReasons are those that leave money in doubt.
 const (
@@ -49,7 +52,9 @@ func DoubtReasons() []string {
 }
 
 // ForDoubt reports that a worker has set the pause because money is in doubt.
-func (p Pause) ForDoubt() bool { return p.By == ByWorker && slices.Contains(DoubtReasons(), p.Reason) }
+func (p Pause) ForDoubt() bool {
+	return p.By == ByWorker && slices.Contains(DoubtReasons(), p.Reason) || p.By == byOlderProgram && p.Reason == PausedContradicted
+}
 
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
 // keeps the first reason; a further one is logged, so that whoever resumes sees it.
@@ -74,8 +79,9 @@ func (l *Ledger) PausedForDoubt(ctx context.Context, scope Scope, name string) (
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
 	rows, err := l.pool.Query(ctx, `SELECT DISTINCT l.reason FROM pause_log l
- WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND l.by = $3 AND l.reason = ANY($4) AND l.id > `+lastResume+` ORDER BY 1`,
-		scope, name, ByWorker, DoubtReasons())
+ WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND (l.by = $3 AND l.reason = ANY($4) OR l.by = $5 AND l.reason = $6)
+   AND l.id > `+lastResume+` ORDER BY 1`,
+		scope, name, ByWorker, DoubtReasons(), byOlderProgram, PausedContradicted)
 	if err != nil {
 		return nil, fmt.Errorf("ask why it is paused: %w", err)
 	}
