@@ -152,8 +152,8 @@ func (s *session) submitFile(ctx context.Context, f *submitFlags, name string) e
 		defer in.close()
 		bar := cli.NewBar(s.stderr, "check")
 		out, err := b.Submit(ctx, batch.Submission{
-			RunKey: f.run, By: b.by, Reason: f.change.reason, File: in.bytes, Format: in.format, Read: in.read, Check: in.check(bar),
-			DuplicatesReason: f.duplicates, AgainReason: f.again, DryRun: f.change.dryRun,
+			RunKey: f.run, By: b.by, Reason: f.change.reason, File: in.bytes, Format: in.format, Read: in.read, Columns: in.columns,
+			Check: in.check(bar), DuplicatesReason: f.duplicates, AgainReason: f.again, DryRun: f.change.dryRun,
 		})
 		bar.End()
 		switch {

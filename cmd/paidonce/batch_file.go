@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,12 +68,13 @@ func (s *session) batchFileFlags(command *cobra.Command, f *batchFile) {
 
 // openedFile is a file of a batch, ready to be read once.
 type openedFile struct {
-	bytes  io.Reader
-	close  func()
-	size   int64 // 0 = not known
-	format file.Format
-	read   file.Options
-	expect file.CheckOptions
+	bytes   io.Reader
+	close   func()
+	size    int64 // 0 = not known
+	format  file.Format
+	columns []string // of the first line, where all of it are known columns
+	read    file.Options
+	expect  file.CheckOptions
 }
 
 // check gives the options of a check that moves a bar: by rows, in relation to how much of the file is read.
@@ -107,18 +109,35 @@ func (s *session) openBatchFile(c *config.Config, f *batchFile, name string) (*o
 	}
 	buffered := bufio.NewReaderSize(in, 1<<16)
 	o.bytes, o.format = buffered, file.Format(f.format)
+	first, err := buffered.Peek(file.DetectBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		o.close()
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
 	if f.format == "" {
-		first, err := buffered.Peek(file.DetectBytes)
-		if err != nil && !errors.Is(err, io.EOF) {
-			o.close()
-			return nil, fmt.Errorf("read the file: %w", err)
-		}
 		if o.format, err = file.Detect(first, name); err != nil {
 			o.close()
 			return nil, cli.Exit(cli.Usage, fmt.Errorf("--format: %w", err))
 		}
 	}
+	if o.format == file.FormatCSV {
+		o.columns = columnsOf(first, o.read.Dialect.Delimiter)
+	}
 	return o, nil
+}
+
+// columnsOf reads the header of a CSV file, for a report with the same columns. The check judges it; what is no good header gives none here.
+func columnsOf(first []byte, delimiter byte) []string {
+	line, _, _ := strings.Cut(strings.TrimPrefix(string(first), "\ufeff"), "\n")
+	var columns []string
+	for cell := range strings.SplitSeq(strings.TrimSuffix(line, "\r"), string(delimiter)) {
+		name := strings.Trim(cell, `"`)
+		if !slices.Contains(file.Columns(), name) {
+			return nil
+		}
+		columns = append(columns, name)
+	}
+	return columns
 }
 
 // options checks what the flags say, and says everything at once.

@@ -99,6 +99,8 @@ type runRow struct {
 	ContentDigest string            `json:"content_digest"`
 	Again         string            `json:"again,omitzero"`
 	Duplicates    int               `json:"duplicates,omitzero"`
+	Meant         string            `json:"duplicates_reason,omitzero"`
+	Reason        string            `json:"reason"`
 	ChangedBy     string            `json:"changed_by"`
 	ChangedAt     string            `json:"changed_at,omitzero"`
 
@@ -109,7 +111,8 @@ func runRowOf(run batch.Run) runRow {
 	row := runRow{
 		Run: run.RunKey, State: string(run.State), Rows: run.Rows, Sums: map[string]string{}, Source: run.Source, Route: run.Route, Format: string(run.Format),
 		By: run.By, At: cli.Time(run.At), NotBefore: cli.Time(run.NotBefore), Digest: fmt.Sprintf("%x", run.Digest), ContentDigest: fmt.Sprintf("%x", run.ContentDigest),
-		Again: run.AgainReason, Duplicates: run.Duplicates, ChangedBy: run.ChangedBy, ChangedAt: cli.Time(run.ChangedAt), sums: amountsText(run.Sums),
+		Again: run.AgainReason, Duplicates: run.Duplicates, Meant: run.DuplicatesReason,
+		Reason: run.Reason, ChangedBy: run.ChangedBy, ChangedAt: cli.Time(run.ChangedAt), sums: amountsText(run.Sums),
 	}
 	for currency, minor := range run.Sums {
 		row.Sums[currency] = money.Amount{Minor: minor, Currency: currency}.Decimal()
@@ -120,10 +123,10 @@ func runRowOf(run batch.Run) runRow {
 func runTable(rows ...runRow) cli.Table[runRow] {
 	return cli.Table[runRow]{
 		Columns: []string{"run", "state", "rows", "sums", "source", "route", "format", "by", "at", "not_before", "digest", "content_digest", "again", "duplicates",
-			"changed_by", "changed_at"},
+			"duplicates_reason", "reason", "changed_by", "changed_at"},
 		Cells: func(r runRow) []string {
 			return []string{r.Run, r.State, fmt.Sprint(r.Rows), r.sums, r.Source, r.Route, r.Format, r.By, r.At, r.NotBefore, r.Digest, r.ContentDigest, r.Again,
-				number(uint64(r.Duplicates)), r.ChangedBy, r.ChangedAt} //nolint:gosec // from 0
+				number(uint64(r.Duplicates)), r.Meant, r.Reason, r.ChangedBy, r.ChangedAt} //nolint:gosec // from 0
 		},
 		Rows: rows,
 	}

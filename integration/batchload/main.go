@@ -58,7 +58,7 @@ func run(ctx context.Context, rows int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.postgres.Stop()) }()
-	broker, err := stack.StartNATSProcess(stack.NATSOptions{})
+	broker, err := stack.StartNATSProcess(stack.NATSOptions{NoSync: true})
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,21 @@ func (l *load) measure(ctx context.Context, rows int, publish bool) error {
 	for line := range strings.SplitSeq(strings.TrimSpace(said.String()), "\n") {
 		fmt.Println("    " + line)
 	}
-	return os.Remove(name)
+	return errors.Join(l.read(ctx, label), os.Remove(name))
+}
+
+// read says how long it takes to look at a run.
+func (l *load) read(ctx context.Context, label string) error {
+	for _, args := range [][]string{{"status", label}, {"report", label, "--for", "machine", "--out", filepath.Join(l.dir, label+".report")}} {
+		began := time.Now()
+		cmd := exec.CommandContext(ctx, l.program, append(append([]string{"batch"}, args...), "--config", l.settings)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("batch %s: %w: %s", args[0], err, out)
+		}
+		usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		fmt.Printf("    batch %-7s %.1fs, greatest resident set %d MB\n", args[0], time.Since(began).Seconds(), usage.Maxrss/1024)
+	}
+	return os.Remove(filepath.Join(l.dir, label+".report"))
 }
 
 // loadAverage is what else the machine does.

@@ -227,7 +227,11 @@ func TestJ15_FormulasAreHarmlessForPeopleAndUntouchedForMachines(t *testing.T) {
 		if err := w.Report(ctx, run, audience, &out); err != nil {
 			t.Fatal(err)
 		}
-		records, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
+		text, marked := strings.CutPrefix(out.String(), "\ufeff")
+		if marked != (audience == ForPeople) {
+			t.Errorf("%s: byte order mark %v", audience, marked)
+		}
+		records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,6 +36,9 @@ func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io
 		columns = file.Columns()
 	}
 	w := &reportWriter{out: bufio.NewWriterSize(out, 1<<16), people: audience == ForPeople, columns: columns}
+	if w.people {
+		_, _ = w.out.WriteString("\ufeff") // without it spreadsheets take UTF-8 for something else
+	}
 	w.line(append(append([]string{}, columns...), outcomeNames()...))
 	if err := s.reportEnqueued(ctx, run, w); err != nil {
 		return err

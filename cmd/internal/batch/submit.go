@@ -24,6 +24,7 @@ type Submission struct {
 	File             io.Reader
 	Format           file.Format
 	Read             file.Options
+	Columns          []string          // that the file has, for its report; nil = those that Read declares
 	Check            file.CheckOptions // without Each
 	DuplicatesReason string            // why rows that look alike are all meant; "" = they are not allowed
 	AgainReason      string            // why payments that are on record under another run key are made again; "" = they are not
@@ -122,6 +123,9 @@ func (sub *Submission) run(report *file.Report) Run {
 		RunKey: sub.RunKey, By: sub.By.Name, Reason: sub.Reason, Format: report.Format, Columns: sub.Read.Dialect.Columns, Source: sub.Read.Source, Route: sub.Read.Route,
 		NotBefore: sub.Read.NotBefore, Rows: report.Rows, Sums: map[string]int64{}, Digest: report.Digest, ContentDigest: report.ContentDigest,
 		AgainReason: sub.AgainReason, Duplicates: report.DuplicateRows, DuplicatesReason: sub.DuplicatesReason, State: Waiting, ChangedBy: sub.By.Name,
+	}
+	if len(run.Columns) == 0 {
+		run.Columns = sub.Columns
 	}
 	for _, sum := range report.Sums {
 		run.Sums[sum.Currency] = sum.Minor
