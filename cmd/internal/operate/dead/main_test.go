@@ -193,7 +193,7 @@ func (w *world) bury(letters ...letter) {
 		if l.trace != "" {
 			msg.Header["traceparent"] = []string{l.trace}
 		}
-		future, err := js.PublishMsgAsync(msg)
+		future, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(30*time.Second))
 		w.must(err)
 		futures = append(futures, future)
 	}
