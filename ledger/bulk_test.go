@@ -74,8 +74,8 @@ func TestAcceptBulk_LeavesTheRowsThatAcceptLeaves(t *testing.T) {
 		for table, sql := range map[string]string{
 			"operations": `SELECT (to_jsonb(o) - 'id' - 'key' - 'created_at')::text FROM operations o WHERE key = $1`,
 			"payloads":   `SELECT (to_jsonb(p) - 'operation_id')::text FROM operations o JOIN payloads p ON p.operation_id = o.id WHERE key = $1`,
-			"due": `SELECT d.partner || d.parked || round(extract(epoch FROM d.due_at - o.created_at))
-			          FROM operations o JOIN due d ON d.operation_id = o.id WHERE key = $1`,
+			"due": `SELECT d.partner || d.parked || CASE WHEN d.due_at = p.not_before THEN 'then' ELSE round(extract(epoch FROM d.due_at - o.created_at))::text END
+			          FROM operations o JOIN due d ON d.operation_id = o.id JOIN payloads p ON p.operation_id = o.id WHERE key = $1`,
 			"outbox": `SELECT (to_jsonb(x) - 'id' - 'operation_id' - 'at')::text FROM operations o JOIN outbox x ON x.operation_id = o.id WHERE key = $1`,
 			"jobs":   `SELECT 'one' FROM operations o JOIN unpublished_jobs u ON u.operation_id = o.id WHERE key = $1`,
 		} {
@@ -129,6 +129,40 @@ func TestAcceptBulk_WhatMayHaveBeenSentIsInDoubt(t *testing.T) {
 		t.Errorf("done %v, err %v: want a ledger that is not at home", done, err)
 	}
 	db.wantCount(5, "operations", `SELECT count(*) FROM operations`)
+}
+
+// TestRecover_AnOrderThatLayHereIsAskedAfterFirst: its key tells a time that a clock in the future made, or none at all.
+func TestRecover_AnOrderThatLayHereIsAskedAfterFirst(t *testing.T) {
+	db, l := bulkLedger(t)
+	db.exec(`UPDATE ledger_identity SET doubt_before = now() - interval '1 minute'`)
+	before := value[time.Time](db, `SELECT doubt_before FROM ledger_identity`)
+	accept := map[string]func(ledger.Order){
+		"one by one": func(o ledger.Order) { wantAccepted(t, db.Ledger, o, ledger.Accepted) },
+		"by bulk": func(o ledger.Order) {
+			wantAnswers(t, mustBulk(t, l, ledger.Bulk{Orders: []ledger.Order{o}}), ledger.Accepted)
+		},
+	}
+	for how, accept := range accept {
+		for _, one := range []struct {
+			recorded time.Time
+			doubt    bool
+		}{{before.Add(-time.Hour), true}, {before.Add(-time.Microsecond), true}, {before, false}, {time.Time{}, false}} {
+			ahead, random := newOrder(), newOrder()
+			ahead.Key[0], random.Key = 0x7f, uuid.New() // the first is of the year 6400 or so
+			for _, o := range []ledger.Order{ahead, random} {
+				o.RecordedAt = one.recorded
+				accept(o)
+				var doubt bool
+				var sent *time.Time
+				if err := db.conn.QueryRow(context.Background(), `SELECT in_doubt, first_sent_at FROM operations WHERE key = $1`, o.Key).Scan(&doubt, &sent); err != nil {
+					t.Fatal(err)
+				}
+				if doubt != one.doubt || doubt && !sent.Equal(one.recorded.Add(-time.Millisecond)) {
+					t.Errorf("%s, recorded at %v: in doubt %v since %v; want %v", how, one.recorded, doubt, sent, one.doubt)
+				}
+			}
+		}
+	}
 }
 
 func TestAcceptBulk_BeforeAndAfterShareTheTransaction(t *testing.T) {

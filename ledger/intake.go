@@ -26,6 +26,9 @@ type Order struct {
 	Payload       []byte        // what the broker will be given
 	TraceParent   string        // "" = none
 	Grace         time.Duration // how long the sweep leaves the operation to its own message
+	// RecordedAt is when the order was first put on record in this database, in whatever form, by the database's clock; zero = now. One that was
+	// there before a recovery may have been accepted, and sent, on the server that was lost, whatever time its key tells.
+	RecordedAt time.Time
 	// Refused says that the policy of today does not allow the job. It is judged as every other, but not accepted.
 	Refused bool
 }
@@ -71,21 +74,22 @@ type Standing struct {
 // accept records what is new. Rows are inserted in the order of their keys, as claims are. Where the key is there already nothing happens;
 // an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row. A key that says of
 // itself (version 7) that it was made before the ledger was recovered may have been on record, and sent, on the server that was lost: it is
-// asked after before it is sent. So is a key of which evidence came without an operation.
+// asked after before it is sent. So is an order that lay here then, and a key of which evidence came without an operation.
 const accept = `
 WITH guard AS MATERIALIZED (
   SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
 ), wish AS MATERIALIZED (
   SELECT w.key, w.version, w.fingerprint, w.source, w.route, w.partner, w.debtor_account, w.amount_minor, w.currency, w.not_before, w.not_after,
-         w.body, w.traceparent, w.grace, coalesce(CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before END, false)
-         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
+         w.body, w.traceparent, w.grace, w.recorded_at, coalesce(CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before END, false)
+         OR coalesce(w.recorded_at < g.doubt_before, false) OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
     FROM guard g CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::text[],
-                                 $10::timestamptz[], $11::timestamptz[], $12::bytea[], $13::text[], $14::int8[])
-      AS w(key, version, fingerprint, source, route, partner, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent, grace)
+                                 $10::timestamptz[], $11::timestamptz[], $12::bytea[], $13::text[], $14::int8[], $15::timestamptz[])
+      AS w(key, version, fingerprint, source, route, partner, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent, grace,
+           recorded_at)
 ), accepted AS (
   INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', doubt,
-         CASE WHEN doubt THEN least(` + madeAt + `, now()) - interval '1 ms' END
+         CASE WHEN doubt THEN least(` + madeAt + `, recorded_at, now()) - interval '1 ms' END
     FROM wish w ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
   RETURNING id, key, in_doubt
@@ -99,7 +103,7 @@ WITH guard AS MATERIALIZED (
 ), event AS (
   INSERT INTO outbox (operation_id, fence, type) SELECT id, 0, 'accepted' FROM accepted
 ), message AS (
-  INSERT INTO unpublished_jobs (operation_id, holder) SELECT id, $15 FROM accepted
+  INSERT INTO unpublished_jobs (operation_id, holder) SELECT id, $16 FROM accepted
 )
 SELECT a.key, a.in_doubt, now() FROM accepted a`
 
@@ -314,7 +318,7 @@ type orderArrays struct {
 	fingerprint, body                                            [][]byte
 	source, route, partner, debtorAccount, currency, traceParent []string
 	amountMinor, graceMS                                         []int64
-	notBefore, notAfter                                          []*time.Time
+	notBefore, notAfter, recordedAt                              []*time.Time
 }
 
 func (c *orderArrays) add(o *Order) {
@@ -332,9 +336,10 @@ func (c *orderArrays) add(o *Order) {
 	c.body = append(c.body, o.Payload)
 	c.traceParent = append(c.traceParent, o.TraceParent)
 	c.graceMS = append(c.graceMS, o.Grace.Milliseconds())
+	c.recordedAt = append(c.recordedAt, nullTime(o.RecordedAt))
 }
 
 func (c *orderArrays) all() []any {
 	return []any{c.key, c.version, c.fingerprint, c.source, c.route, c.partner, c.debtorAccount, c.amountMinor, c.currency, c.notBefore, c.notAfter,
-		c.body, c.traceParent, c.graceMS}
+		c.body, c.traceParent, c.graceMS, c.recordedAt}
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -96,7 +95,7 @@ func (l *Ledger) judgeRefusedOrdersOnce(ctx context.Context, orders []Order) ([]
 		seen[o.Key] = true
 		wishes = append(wishes, Wish{Key: o.Key, Fingerprint: o.Fingerprint, Source: o.Source, Route: o.Route, DebtorAccount: o.DebtorAccount,
 			Amount: o.Amount, NotBefore: o.NotBefore, NotAfter: o.NotAfter, Payload: o.Payload, TraceParent: o.TraceParent,
-			PublishedAt: time.Time{}, Intention: Intention{Partner: o.Partner}})
+			PublishedAt: o.RecordedAt, Intention: Intention{Partner: o.Partner}})
 	}
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) { queueDoubtful(b, wishColumns(wishes), false, func(int, bool) {}) })
 	if err == nil {
