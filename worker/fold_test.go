@@ -471,7 +471,7 @@ func BenchmarkFold(b *testing.B) {
 func TestTraceIsTheLatestWordOfAnAnswer(t *testing.T) {
 	facts := []ledger.Fact{
 		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 201, Location: "/v1/transfers/tr_7"}.JSON()},
-		{Kind: ledger.FactLookUp, Verdict: "not_found", Evidence: bankclient.Evidence{Location: "/not/this"}.JSON()},
+		{Kind: ledger.FactLookUp, Verdict: "not_found", Evidence: bankclient.Evidence{Status: 201, Location: "/not/this", TransferID: "tr_9"}.JSON()},
 		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 409, TransferID: "tr_8"}.JSON()},
 		{Kind: ledger.FactVerdict, Verdict: "unknown", Evidence: bankclient.Evidence{Status: 307, Location: "/v1/transfers"}.JSON()},
 		{Kind: ledger.FactNote},
