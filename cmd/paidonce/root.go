@@ -38,7 +38,7 @@ type session struct {
 	tokenFile   string
 	format      string
 	reached     bool // a command's own code was reached: arguments and flags were fine
-	denied     atomic.Pointer[denial]
+	denied      atomic.Pointer[denial]
 }
 
 // run executes one command line and gives its exit code.

@@ -2,23 +2,12 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/rs/zerolog"
-)
-
-const (
-	defaultRelayBatch = 512
-	defaultRelayPoll  = time.Second
-	// relayGather is how long a relay waits after a small round: without it, a steady trickle of events would keep it busy with rounds of
-	// a few events, each of which costs as much as one of hundreds.
-	relayGather = 20 * time.Millisecond
 )
 
 // Event is one row of the outbox, rendered.
@@ -38,23 +27,14 @@ type Outbox interface {
 	MarkPublished(ctx context.Context, refs []int64) error
 }
 
-// RelayOptions are the settings of a Relay. All may be zero.
-type RelayOptions struct {
-	Batch int            // events in one round; default 512
-	Poll  time.Duration  // the longest wait without a Wake; default 1s
-	Log   zerolog.Logger // default none
-}
-
 // Relay publishes the outbox: read, publish, wait for every confirmation, mark, and only then read again. An event whose mark is lost
 // is published again with the same id. An event that cannot be published as it is, because it is broken or the broker refuses it, is held back,
 // and so are the later ones of its key, which must not overtake it. All others go on.
 type Relay struct {
-	confirm confirmer
-	outbox  Outbox
-	opts    RelayOptions
-	wake    chan struct{}
-	held    map[int64]bool // by Ref, as of the last round
-	count   atomic.Int64   // of them
+	rounds
+	outbox Outbox
+	held   map[int64]bool // by Ref, as of the last round
+	count  atomic.Int64   // of them
 }
 
 // Held is how many events are held back. Alert at 1: a person must look, and a program must learn to render them.
@@ -62,69 +42,16 @@ func (r *Relay) Held() int { return int(r.count.Load()) }
 
 // NewRelay uses a connection for publishing.
 func NewRelay(nc *nats.Conn, outbox Outbox, opts RelayOptions) (*Relay, error) {
-	confirm, err := newConfirmer(nc, StreamEvents)
+	rounds, err := newRounds("events", nc, StreamEvents, opts)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Batch <= 0 {
-		opts.Batch = defaultRelayBatch
-	}
-	if opts.Poll <= 0 {
-		opts.Poll = defaultRelayPoll
-	}
-	return &Relay{confirm: confirm, outbox: outbox, opts: opts, wake: make(chan struct{}, 1)}, nil
-}
-
-// Wake says that the outbox has something new. It never blocks.
-func (r *Relay) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // a wake-up that was not heard yet covers this one too
-	}
+	return &Relay{rounds: rounds, outbox: outbox}, nil
 }
 
 // Run relays until ctx ends. It waits for a broker or a database that is away.
 func (r *Relay) Run(ctx context.Context) error {
-	var pause backoff
-	for ctx.Err() == nil {
-		published, err := r.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case r.confirm.closed():
-			return fmt.Errorf("relay events: %w", nats.ErrConnectionClosed)
-		case err != nil:
-			r.opts.Log.Warn().Err(err).Int("published", published).Msg("relay failed; it goes on")
-			_ = pause.wait(ctx)
-		case published > 0:
-			pause.reset() // there may be more, also of the same keys
-			if published < r.opts.Batch/4 {
-				r.gather(ctx)
-			}
-		default:
-			pause.reset()
-			r.idle(ctx)
-		}
-	}
-	return nil
-}
-
-func (r *Relay) gather(ctx context.Context) {
-	wait := time.NewTimer(min(relayGather, r.opts.Poll))
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wait.C:
-	}
-}
-
-func (r *Relay) idle(ctx context.Context) {
-	poll := time.NewTimer(r.opts.Poll)
-	defer poll.Stop()
-	select {
-	case <-ctx.Done():
-	case <-r.wake:
-	case <-poll.C:
-	}
+	return r.run(ctx, r.round, func(published int) bool { return published > 0 }) // there may be more of the same keys
 }
 
 // round relays one batch and returns how many of its events are published and marked.
@@ -144,17 +71,10 @@ func (r *Relay) round(ctx context.Context) (int, error) {
 		events, msgs = append(events, e), append(msgs, msg)
 	}
 
-	var errs []error
-	refs := make([]int64, 0, len(events))
-	for i, c := range r.confirm.publishAll(ctx, msgs) {
-		switch {
-		case c.err == nil:
-			refs = append(refs, events[i].Ref)
-		case refused(c.err):
-			r.hold(held, events[i], c.err)
-		case len(errs) == 0:
-			errs = append(errs, fmt.Errorf("publish event %s: %w", events[i].ID, c.err)) // the others mostly say the same
-		}
+	confirmed, failed := r.publish(ctx, msgs, func(i int, err error) { r.hold(held, events[i], err) })
+	refs := make([]int64, len(confirmed))
+	for n, i := range confirmed {
+		refs[n] = events[i].Ref
 	}
 	r.held = held
 	r.count.Store(int64(len(held)))
@@ -163,7 +83,7 @@ func (r *Relay) round(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("mark %d events: %w", len(refs), err)
 		}
 	}
-	return len(refs), errors.Join(errs...)
+	return len(refs), failed
 }
 
 // hold keeps an event back, and says so the first time.

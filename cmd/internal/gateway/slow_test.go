@@ -70,29 +70,35 @@ func slowly(t *testing.T, address string, every time.Duration, parts ...string) 
 // trickles in; nothing of them is accepted, and others are served meanwhile.
 func TestSlow_NobodyHoldsAConnectionForEver(t *testing.T) {
 	c := newCity(t)
-	const head, whole, idle = 300 * time.Millisecond, 900 * time.Millisecond, 600 * time.Millisecond
-	g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.HeaderTimeout, o.ReadTimeout, o.IdleTimeout = head, whole, idle })
-	address := g.serve()
+	const short, long = 400 * time.Millisecond, 25 * time.Second // what is cut after the long one is found by the test's own bound
+	serving := func(head, whole, idle time.Duration) (*gate, string) {
+		g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.HeaderTimeout, o.ReadTimeout, o.IdleTimeout = head, whole, idle })
+		return g, g.serve()
+	}
+	_, head := serving(short, long, long)
+	_, idle := serving(long, long, short)
+	g, whole := serving(short, 2*short, long)
 	key := newKey()
 	lines := "POST /v1/withdrawals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + walletToken + "\r\nIdempotency-Key: " + key + "\r\n" +
 		"Content-Type: application/json\r\n"
 	length := "Content-Length: 400\r\n\r\n"
-	trickle := strings.Split(strings.Repeat("X-Slow: 1\r\n|", 200), "|")
-	crumbs := strings.Split(strings.Repeat(" |", 200), "|")
+	trickle := strings.Split(strings.Repeat("X-Slow: 1\r\n|", 600), "|")
+	crumbs := strings.Split(strings.Repeat(" |", 300), "|")
 	for name, one := range map[string]struct {
+		address string
 		parts   []string
 		atLeast time.Duration
 		status  string // of the answer, if there must be one; "" = the connection is just closed, or told that it was too slow
 	}{
-		"a head that trickles": {append([]string{lines}, trickle...), head, ""},
-		"half a head":          {[]string{lines}, head, ""},
-		"nothing at all":       {nil, head, ""},
-		"a body that trickles": {append([]string{lines + length}, crumbs...), whole, "HTTP/1.1 400 "},
-		"half a body":          {[]string{lines + length + body[:40]}, whole, "HTTP/1.1 400 "},
+		"a head that trickles": {head, append([]string{lines}, trickle...), short, ""},
+		"half a head":          {head, []string{lines}, short, ""},
+		"nothing at all":       {head, nil, short, ""},
+		"a body that trickles": {whole, append([]string{lines + length}, crumbs...), 2 * short, "HTTP/1.1 400 "},
+		"half a body":          {whole, []string{lines + length + body[:40]}, 2 * short, "HTTP/1.1 400 "},
 		"a second request that does not come": {
-			[]string{"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"}, idle, "HTTP/1.1 200 "},
+			idle, []string{"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"}, short, "HTTP/1.1 200 "},
 	} {
-		answer, took := slowly(t, address, 20*time.Millisecond, one.parts...)
+		answer, took := slowly(t, one.address, 20*time.Millisecond, one.parts...)
 		if took < one.atLeast || took > 10*time.Second {
 			t.Errorf("%s: cut after %s, want %s and little more", name, took, one.atLeast)
 		}
@@ -104,7 +110,7 @@ func TestSlow_NobodyHoldsAConnectionForEver(t *testing.T) {
 		}
 	}
 	c.wantCount(0, "operations", `SELECT count(*) FROM operations`)
-	g.url = "http://" + address
+	g.url = "http://" + whole
 	g.post(key, body).want(t, http.StatusAccepted, "", false) // and the key of those that were cut is as good as new
 }
 
