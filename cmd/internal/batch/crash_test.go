@@ -75,7 +75,7 @@ func submitAndDie(args []string) error {
 	if err != nil {
 		return err
 	}
-	s := New(l, pool, desk, Options{PartRows: 4, Partners: map[string]string{"gbp-fps": "northbank"}, point: func(_ context.Context, at point) {
+	s := New(l, pool, desk, Options{PartRows: 4, Workers: 2, Partners: map[string]string{"gbp-fps": "northbank"}, point: func(_ context.Context, at point) {
 		if string(at) == args[4] && left.Add(-1) == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // until it comes
@@ -174,7 +174,7 @@ func jobs(t *testing.T, nc *nats.Conn) map[uuid.UUID]int {
 
 // TestSIGKILL: whatever a submitter was at when it was killed, the same command again pays every row once, under the key that it had.
 func TestSIGKILL(t *testing.T) {
-	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4})
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4, Workers: 2})
 	server, nc := broker(t)
 	for _, c := range []struct {
 		at         point

@@ -44,7 +44,7 @@ func limits() operate.Limits {
 
 func newWorld(t testing.TB, opt operate.Options) *world {
 	t.Helper()
-	return newWorldAs(t, opt, Options{PartRows: 4})
+	return newWorldAs(t, opt, Options{PartRows: 4, Workers: 2})
 }
 
 func newWorldAs(t testing.TB, opt operate.Options, batch Options) *world {

@@ -73,7 +73,7 @@ type Options struct {
 	// Grace is how long the sweep leaves an operation to its own message: a long run is published, and worked, for that long. Default 30 min
 	Grace    time.Duration
 	PartRows int // rows of a part; default 4096
-	Workers  int // parts that are recorded at once; default 2
+	Workers  int // parts that are written, and recorded, at once: while one waits for the disk the others go on; default 4
 
 	point func(ctx context.Context, at point) // of tests that stop or kill there; nil = nothing
 }
@@ -109,7 +109,7 @@ func New(l *ledger.Ledger, db operate.DB, desk *operate.Service, opt Options) *S
 		opt.PartRows = 4096
 	}
 	if opt.Workers <= 0 {
-		opt.Workers = 2
+		opt.Workers = 4
 	}
 	return &Service{ledger: l, db: db, desk: desk, opt: opt}
 }
