@@ -18,3 +18,13 @@ func OpenAltered(ctx context.Context, url string, opt Options, alter func(*pgxpo
 
 // Pool is the ledger's own, for tests that look at what it holds.
 func (l *Ledger) Pool() *pgxpool.Pool { return l.pool }
+
+// SetLimits is what goes first in every transaction.
+const SetLimits = setLimits
+
+// HotStatements are those that run once or more for every batch of operations.
+func HotStatements() map[string]string {
+	return map[string]string{"claim": claimWinners, "losers": claimLosers, "record": recordBatch, "attempts": commitAttempts, "due": claimDue,
+		"parked": lookAtParked, "relay": unpublished, "accept": accept, "jobs": unpublishedJobs, "jobs of others": unpublishedJobsOf,
+		"doubtful": recordDoubtful, "hand back": handBack}
+}
