@@ -63,7 +63,7 @@ func parse(args []string) (options, error) {
 	set.StringSliceVar(&o.parts, "parts", []string{partDrain, partLimit, partLatency, partSlow, partIsolation}, "what is measured")
 	set.IntSliceVar(&o.workers, "workers", []int{1, 2, 4}, "worker processes of the part scale, which is measured only when it is named")
 	set.BoolVar(&o.syncAlways, "sync-always", false, "NATS syncs every write, as in production; default is its own default, every two minutes")
-	set.IntVar(&o.inFlight, "in-flight", 512, "calls in flight of paidonce at a bank without latency")
+	set.IntVar(&o.inFlight, "in-flight", 1024, "calls in flight of paidonce at a bank without latency")
 	set.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
 	set.StringVar(&o.jsonFile, "json", "", "also write every measurement to this file, one JSON object per line")
 	set.StringVar(&o.profileDir, "profile", "", "write CPU profiles of paidonce's drain to this directory: pprof of the worker, perf of Postgres")
