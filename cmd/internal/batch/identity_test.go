@@ -46,6 +46,9 @@ func TestIdentity(t *testing.T) {
 		}, ErrOtherContent, 1},
 		{"same run key, other start", func(_ *world, s *Submission) { s.Read.NotBefore = s.Read.NotBefore.AddDate(2040, 0, 0) }, ErrOtherContent, 1},
 		{"same run key, other source", func(_ *world, s *Submission) { s.Read.Source = "wallet" }, ErrOtherContent, 1},
+		{"same run key, other route", func(_ *world, s *Submission) { s.Read.Route = "gbp-chaps" }, ErrOtherContent, 1},
+		{"other run key, other route", func(_ *world, s *Submission) { s.RunKey, s.Read.Route = "run-2", "gbp-chaps" }, ErrSameContent, 1},
+		{"other run key, other source", func(_ *world, s *Submission) { s.RunKey, s.Read.Source = "run-2", "wallet" }, ErrSameContent, 1},
 		{"other run key, same file", func(_ *world, s *Submission) { s.RunKey = "run-2" }, ErrSameContent, 1},
 		{"other run key, other order", func(_ *world, s *Submission) { s.RunKey, s.File = "run-2", strings.NewReader(reordered) }, ErrSameContent, 1},
 		{"other run key, other format", func(_ *world, s *Submission) {
