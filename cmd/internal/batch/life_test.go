@@ -497,3 +497,18 @@ func TestEnqueue_ARouteThatIsGoneStopsIt(t *testing.T) {
 	}
 	w.want(0, `SELECT count(*) FROM operations`)
 }
+
+// TestSubmit_EveryRowArrivesAsItStands: over many buffers of the reader and many parts, in the order of the file.
+func TestSubmit_EveryRowArrivesAsItStands(t *testing.T) {
+	const rows = 9000
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 1000})
+	run := w.submit("run-1", csvRows(rows))
+	w.enqueue(run)
+	w.want(rows, `SELECT count(*) FROM batch_rows b JOIN operations o ON o.id = b.operation_id JOIN payloads p ON p.operation_id = o.id
+		WHERE b.row_ref = 'r' || b.n AND b.line = b.n + 1 AND o.debtor_account = 'cust-' || b.n AND o.amount_minor = 100 + b.n AND o.source = 'payroll'
+		  AND convert_from(p.body, 'UTF8')::jsonb @> jsonb_build_object('key', o.key, 'debtor_account', 'cust-' || b.n, 'currency', 'GBP')
+		  AND (convert_from(p.body, 'UTF8')::jsonb ->> 'amount')::numeric * 100 = 100 + b.n`)
+	w.want(rows, `SELECT count(*) FROM (SELECT o.key > lag(o.key) OVER (ORDER BY b.n) AS rises FROM batch_rows b JOIN operations o ON o.id = b.operation_id) k
+		WHERE rises IS NOT false`)
+	w.want(rows, `SELECT (counts ->> 'GBP')::int8 FROM batch_runs`)
+}
