@@ -169,8 +169,8 @@ func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 // Resolve carries out a person's decision on a parked operation: observation, state, entries and event in one transaction. It says whether it
 // changed anything: the same decision a second time does not. ErrObstacle: it may not be done.
 func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err error) {
-	if r.Fence == 0 || r.Token == uuid.Nil || r.By == "" || r.Reason == "" {
-		panic("a resolution says who, why, and what was seen")
+	if r.Token == uuid.Nil || r.By == "" || r.Reason == "" {
+		panic("a resolution has a token, and says who and why")
 	}
 	said := map[string]string{"decision": string(r.To), "by": r.By, "reason": r.Reason}
 	if r.Evidence != "" {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -98,6 +101,9 @@ func TestJourneyOfAParkedOperation(t *testing.T) {
 	o := newOffice(t)
 	key, other := o.operation(inDoubt), o.operation(inDoubt)
 	has(t, o.okAs("vera", "ops", "list", "--state", "parked", "-o", "csv"), key, ",24h0m0s", "*") // the reference partner keeps keys for a day
+	if got := o.as("vera", "ops", "list", "--state", "parked", "-o", "json"); !strings.Contains(got.errors, "in doubt, of those listed: 98.00 GBP") {
+		t.Errorf("money at risk: %q", got.errors)
+	}
 	has(t, o.okAs("vera", "ops", "explain", key), "claimed under fence 1", "it is not known whether money moved (got as far as wrote_request, timeout, 20000 ms)",
 		"asked the partner: it has nothing under this key", "Known\n", "A look-up since the last attempt found nothing", "Not known\n  Whether the partner moved the money.",
 		"paidonce ops lookup "+key, "paidonce ops resolve "+key+" --authorized --transfer-id T", "--rejected --code C", "--retry")
@@ -159,6 +165,47 @@ func (o *office) showsNoCanary() {
 	for _, canary := range o.canaries() {
 		if strings.Contains(o.said.String(), canary) {
 			o.t.Errorf("some output shows %q:\n%s", canary, linesWith(o.said.String(), canary))
+		}
+	}
+}
+
+// TestJourneyOfARetry: what a person opens again, the worker claims, sends once and ends, as anything else that is due.
+func TestJourneyOfARetry(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	i.hire()
+	stop := i.work()
+	defer func() { _ = stop() }()
+	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
+	i.okAs("olga", "pause", "source", "wallet", "--reason", "test")
+	i.enqueueJourney()
+	until(t, "held", func() bool {
+		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"held_reason"`)
+	})
+	owner, err := pgx.Connect(t.Context(), i.databases.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = owner.Close(context.Background()) }()
+	if _, err := owner.Exec(t.Context(), `WITH parked AS (UPDATE operations SET state = 'parked', held = false, code = 'poison', unobserved = 3 RETURNING id)
+		UPDATE due SET parked = true FROM parked WHERE operation_id = id`); err != nil {
+		t.Fatal(err)
+	}
+	i.okAs("olga", "resume", "source", "wallet", "--reason", "over")
+	has(t, i.okAs("olga", "ops", "resolve", journeyKey, "--retry", "--reason", "the worker is mended", "-o", "json"), `"outcome": "done"`)
+	until(t, "authorized", func() bool {
+		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"state": "authorized"`)
+	})
+	if n := i.bank.Summary().Executions; n != 1 {
+		t.Errorf("the bank executed %d times", n)
+	}
+	has(t, i.okAs("vera", "ops", "explain", journeyKey), "olga decided: open again", "olga: resolve (the worker is mended) -> done", "attempt 1", "authorized, for good")
+	if code := stop(); code != cli.OK {
+		t.Errorf("the worker ends with code %d", code)
+	}
+	for _, canary := range i.canaries() {
+		if strings.Contains(i.said.String(), canary) {
+			t.Errorf("some output shows %q:\n%s", canary, linesWith(i.said.String(), canary))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/ledger/money"
 )
 
 func (s *session) ops() *cobra.Command {
@@ -152,6 +154,7 @@ func (f *listFlags) complete() error {
 
 func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledger.Ledger, f *listFlags) error {
 	rows := []operationRow{}
+	risk := map[string]int64{}
 	for {
 		page, next, err := l.List(ctx, f.filter)
 		if err != nil {
@@ -159,6 +162,9 @@ func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledge
 		}
 		now := time.Now()
 		for _, o := range page {
+			if sum, err := o.Amount.Add(money.Amount{Minor: risk[o.Amount.Currency], Currency: o.Amount.Currency}); o.InDoubt && err == nil {
+				risk[o.Amount.Currency] = sum.Minor
+			}
 			row := operationRowOf(o, f.reveal.wanted)
 			row.WindowLeft = windowLeft(c, o, now)
 			rows = append(rows, row)
@@ -174,6 +180,11 @@ func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledge
 			break
 		}
 		f.filter.Before = next
+	}
+	for _, currency := range slices.Sorted(maps.Keys(risk)) {
+		if f.filter.ByRisk {
+			s.say("in doubt, of those listed: %s", money.Amount{Minor: risk[currency], Currency: currency})
+		}
 	}
 	return cli.List(s.printer(), operationTable(rows...))
 }
