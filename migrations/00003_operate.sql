@@ -129,7 +129,8 @@ CREATE FUNCTION agreed_identity(agreed text, who text, wanted text[]) RETURNS bo
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM executions e JOIN proposals p ON p.id = e.proposal_id
                   WHERE p.act = agreed AND p.target = who AND p.expires_at > clock_timestamp()
-                    AND (wanted IS NULL OR convert_from(p.content, 'UTF8')::jsonb -> 'roles' = to_jsonb(wanted)))
+                    AND CASE WHEN wanted IS NULL THEN NOT EXISTS (SELECT FROM operator_tokens t WHERE t.operator = who AND t.made_at > e.at) -- one token each
+                             ELSE convert_from(p.content, 'UTF8')::jsonb -> 'roles' = to_jsonb(wanted) END)
 $$;
 -- +goose StatementEnd
 

@@ -271,13 +271,22 @@ func TestApprove_NeverByTheAuthorThroughAnyDoor(t *testing.T) {
 	d.refusedAs("adam", "PO011", `INSERT INTO operator_tokens (digest, operator, made_by) VALUES (sha256('x'), 'ada', 'adam')`)
 	d.refusedAs("olga", "PO011", `INSERT INTO operator_tokens (digest, operator, made_by) VALUES (sha256('x'), 'ada', 'ada')`)
 	d.refusedAs("olga", "PO011", `INSERT INTO operators (name, roles, made_by) VALUES ('puppet', '{viewer}', 'adam')`)
-	stolen, err := d.RotateToken(ctx, d.people["adam"], "ada", 0)
+	stolen, err := d.RotateToken(ctx, d.people["adam"], "oscar", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Do(ctx, operate.Request{By: d.people["adam"], Reason: "me again", Act: stolen}); !errors.Is(err, operate.ErrWaiting) || stolen.Token != "" {
-		t.Errorf("another's token: %v", err)
+	r := operate.Request{By: d.people["adam"], Reason: "lost his", Act: stolen}
+	done, err := d.Do(ctx, r)
+	if !errors.Is(err, operate.ErrWaiting) || stolen.Token != "" {
+		t.Fatalf("another's token: %v", err)
 	}
+	if _, err := d.Approve(ctx, d.people["ada"], done.Proposal.ID, done.Proposal.Digest, "he called me"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(ctx, r); err != nil || stolen.Token == "" {
+		t.Errorf("agreed: %v", err)
+	}
+	d.refusedAs("adam", "PO011", `INSERT INTO operator_tokens (digest, operator, made_by) VALUES (sha256('x'), 'oscar', 'adam')`) // one token, not two
 }
 
 // refusedAs runs SQL as the desk's role with an operator's proof ("" = none); it must fail with the code.
