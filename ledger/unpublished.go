@@ -29,6 +29,9 @@ type UnpublishedJob struct {
 // unpublishedJobs gives a holder its own jobs, and those that others have left behind for too long. Two holders may have one job in hand
 // when a take-over is mistaken: both publish the same bytes under the same message id. Of every other holder only the first are looked at: a
 // batch may have a million jobs here, which are no concern of a gateway.
+//
+// Every look-up is pinned. A holder is written as a range, ordered by holder: so only the index over holder and operation serves, while for one
+// value Postgres would read the whole table in the order of operations. LIMIT 1 and arrays keep it from merging with tables as a whole.
 const unpublishedJobs = `
 WITH RECURSIVE holders AS (
   (SELECT holder FROM unpublished_jobs ORDER BY holder LIMIT 1)
@@ -36,29 +39,34 @@ WITH RECURSIVE holders AS (
   SELECT (SELECT u.holder FROM unpublished_jobs u WHERE u.holder > h.holder ORDER BY u.holder LIMIT 1) FROM holders h WHERE h.holder IS NOT NULL
 ), old AS MATERIALIZED (
   SELECT f.operation_id
-    FROM holders h CROSS JOIN LATERAL (SELECT u.operation_id, u.at FROM unpublished_jobs u WHERE u.holder = h.holder ORDER BY u.operation_id LIMIT $2) f
+    FROM holders h CROSS JOIN LATERAL (SELECT u.operation_id, u.at FROM unpublished_jobs u WHERE u.holder >= h.holder AND u.holder <= h.holder
+                                        ORDER BY u.holder, u.operation_id LIMIT $2) f
    WHERE h.holder <> $1 AND f.at < now() - $3::int8 * interval '1 ms'
    ORDER BY f.operation_id LIMIT $2
 ), left_behind AS MATERIALIZED (
-  SELECT operation_id FROM unpublished_jobs WHERE operation_id IN (SELECT operation_id FROM old) AND holder <> $1 AND at < now() - $3::int8 * interval '1 ms'
+  SELECT operation_id FROM unpublished_jobs
+   WHERE operation_id = ANY (ARRAY(SELECT operation_id FROM old)) AND holder <> $1 AND at < now() - $3::int8 * interval '1 ms'
    ORDER BY operation_id FOR UPDATE SKIP LOCKED
 ), taken AS (
-  UPDATE unpublished_jobs u SET holder = $1, at = now() FROM left_behind l WHERE u.operation_id = l.operation_id RETURNING u.operation_id
+  UPDATE unpublished_jobs SET holder = $1, at = now() WHERE operation_id = ANY (ARRAY(SELECT operation_id FROM left_behind)) RETURNING operation_id
 ), ours AS (
-  SELECT operation_id FROM unpublished_jobs WHERE holder = $1 ORDER BY operation_id LIMIT $2
+  SELECT operation_id FROM unpublished_jobs WHERE holder >= $1 AND holder <= $1 ORDER BY holder, operation_id LIMIT $2
 ), both_kinds AS (
   SELECT operation_id FROM ours UNION ALL SELECT operation_id FROM taken
-)
-SELECT o.id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body
-  FROM both_kinds b JOIN operations o ON o.id = b.operation_id JOIN payloads p ON p.operation_id = b.operation_id
- ORDER BY o.id LIMIT $2`
+)` + jobsOf + ` FROM (SELECT operation_id FROM both_kinds ORDER BY operation_id LIMIT $2) u` + jobTables
 
 // unpublishedJobsOf is for one that holds many: it goes on behind what it had last time, so that what was just removed is not passed again.
-const unpublishedJobsOf = `
-SELECT o.id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body
-  FROM (SELECT operation_id FROM unpublished_jobs WHERE holder = $1 AND operation_id > $2 ORDER BY operation_id LIMIT $3) u
-  JOIN operations o ON o.id = u.operation_id JOIN payloads p ON p.operation_id = u.operation_id
- ORDER BY o.id`
+const unpublishedJobsOf = jobsOf + `
+  FROM (SELECT operation_id FROM unpublished_jobs WHERE holder >= $1 AND holder <= $1 AND operation_id > $2 ORDER BY holder, operation_id LIMIT $3) u` + jobTables
+
+const (
+	jobsOf = `
+SELECT u.operation_id, o.key, o.source, o.route, coalesce(p.traceparent, ''), p.body`
+	jobTables = `
+ CROSS JOIN LATERAL (SELECT o.key, o.source, o.route FROM operations o WHERE o.id = u.operation_id LIMIT 1) AS o
+ CROSS JOIN LATERAL (SELECT p.traceparent, p.body FROM payloads p WHERE p.operation_id = u.operation_id LIMIT 1) AS p
+ ORDER BY u.operation_id`
+)
 
 // UnpublishedJobsOf returns up to limit jobs of a holder with a Ref above after, in the order of Ref. None is left when it returns none for 0.
 func (l *Ledger) UnpublishedJobsOf(ctx context.Context, holder uuid.UUID, after int64, limit int) ([]UnpublishedJob, error) {
@@ -103,7 +111,10 @@ func (l *Ledger) JobsPublished(ctx context.Context, refs []int64) error {
 // CountUnpublishedJobs says how many jobs wait for the broker, of all processes, and for how long the oldest has.
 func (l *Ledger) CountUnpublishedJobs(ctx context.Context) (n int64, oldest time.Duration, err error) {
 	var ms int64
-	err = l.pool.QueryRow(ctx, `SELECT count(*), coalesce((extract(epoch FROM now() - min(at)) * 1000)::int8, 0) FROM unpublished_jobs`).Scan(&n, &ms)
+	err = l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT count(*), coalesce((extract(epoch FROM now() - min(at)) * 1000)::int8, 0) FROM unpublished_jobs`).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&n, &ms) })
+	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("count unpublished jobs: %w", err)
 	}
@@ -115,6 +126,8 @@ func (l *Ledger) CheckIntake(ctx context.Context) error {
 	if err := l.Check(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := l.bound(ctx)
+	defer cancel()
 	var ready bool
 	if err := l.pool.QueryRow(ctx, `SELECT to_regclass('unpublished_jobs') IS NOT NULL`).Scan(&ready); err != nil {
 		return fmt.Errorf("read schema: %w", err)
