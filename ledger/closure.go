@@ -37,13 +37,13 @@ ON CONFLICT (partner, holder) DO UPDATE
 
 // Closures lists what workers have closed by themselves.
 func (l *Ledger) Closures(ctx context.Context) ([]Closure, error) {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
-	rows, err := l.pool.Query(ctx, `SELECT partner, count(*), min(since) FROM closures WHERE until > now() GROUP BY partner ORDER BY partner`)
-	if err != nil {
-		return nil, fmt.Errorf("list closed partners: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Closure])
+	var list []Closure
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT partner, count(*), min(since) FROM closures WHERE until > now() GROUP BY partner ORDER BY partner`).Query(func(rows pgx.Rows) (err error) {
+			list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Closure])
+			return err
+		})
+	})
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42P01" {
 		return nil, nil // the schema of the version before: nobody reports

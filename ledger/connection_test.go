@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/paidonce/paidonce/ledger"
@@ -361,6 +363,36 @@ func TestPrepared_OnlyWhereTheConnectionIsDirect(t *testing.T) {
 			pgx.QueryExecModeSimpleProtocol).Scan(&prepared)
 		if err != nil || (prepared > 0) != c.kept {
 			t.Errorf("%s: %d prepared claims, err %v", name, prepared, err)
+		}
+	}
+}
+
+// TestBounds_AReadThatIsHeldUpEnds: whoever only looks is not held up for ever, and says so before its caller gives up.
+func TestBounds_AReadThatIsHeldUpEnds(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	l := db.another(ledger.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer func() { cancel() }()
+	looks := map[string]func() error{
+		"pauses":           func() error { _, err := l.Pauses(ctx); return err },
+		"closures":         func() error { _, err := l.Closures(ctx); return err },
+		"unpublished jobs": func() error { _, _, err := l.CountUnpublishedJobs(ctx); return err },
+		"waiting":          func() error { _, err := l.Waiting(ctx); return err },
+		"gauges":           func() error { _, err := l.Gauges(ctx); return err },
+	}
+	for name, look := range looks {
+		if err := look(); err != nil { // from here on nothing is left to be prepared
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	db.exec(`BEGIN; LOCK TABLE pauses, closures, unpublished_jobs, due IN ACCESS EXCLUSIVE MODE`)
+	for name, look := range looks {
+		ctx, cancel = context.WithTimeout(context.Background(), 4*time.Second) // the role's own limit is longer
+		var pg *pgconn.PgError
+		err := look()
+		cancel()
+		if !errors.As(err, &pg) || pg.Code != "55P03" {
+			t.Errorf("%s: %v; want the lock's limit", name, err)
 		}
 	}
 }

@@ -57,10 +57,11 @@ func orElse[T comparable](v, otherwise T) T {
 
 // Ledger is safe for concurrent use.
 type Ledger struct {
-	pool   *pgxpool.Pool
-	opt    Options
-	holder uuid.UUID // who we are among relays
-	limits []any     // parameters of setLimits
+	pool    *pgxpool.Pool
+	opt     Options
+	holder  uuid.UUID // who we are among relays
+	limits  []any     // parameters of setLimits
+	watched watched
 
 	unanswered unanswered
 }

@@ -170,11 +170,13 @@ UPDATE due d SET due_at = now() + random() * $3 * interval '1 ms' FROM free f WH
 
 // Pauses lists what is paused.
 func (l *Ledger) Pauses(ctx context.Context) ([]Pause, error) {
-	rows, err := l.pool.Query(ctx, `SELECT scope, name, reason, by, at FROM pauses ORDER BY at`)
-	if err != nil {
-		return nil, fmt.Errorf("list pauses: %w", err)
-	}
-	pauses, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Pause])
+	var pauses []Pause
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT scope, name, reason, by, at FROM pauses ORDER BY at`).Query(func(rows pgx.Rows) (err error) {
+			pauses, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Pause])
+			return err
+		})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list pauses: %w", err)
 	}
