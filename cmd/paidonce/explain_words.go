@@ -64,7 +64,11 @@ func (s *story) lines() []storyLine {
 		add(l.At, 0, "desk", "%s: %s (%s) -> %s", l.By, l.Act, l.Reason, strings.TrimSpace(l.Outcome+" "+l.Detail))
 	}
 	for _, l := range s.Letters {
-		add(l.At, 0, "dead letter", "%d: a job under this key was refused: %s %s", l.Sequence, l.Reason, l.Detail)
+		again := ""
+		if l.Replays > 0 {
+			again = fmt.Sprintf(", after %d replay(s) of it", l.Replays)
+		}
+		add(l.At, 0, "dead letter", "%d: a job under this key was refused%s: %s %s", l.Sequence, again, l.Reason, l.Detail)
 	}
 	slices.SortStableFunc(lines, func(a, b storyLine) int { return a.at.Compare(b.at) })
 	return lines
@@ -211,6 +215,9 @@ func (s *story) halfWindow() time.Time {
 	return s.FirstSentAt.Add(s.profile.KeyWindow / 2)
 }
 
+// recovered is what a recovery raises every fence by.
+const recovered = 1_000_000
+
 // whatIsKnown are sentences that rest on what is recorded.
 func (s *story) whatIsKnown() []string {
 	known := []string{fmt.Sprintf("It is for %s, from %s over %s.", s.Amount, s.Source, s.Route)}
@@ -226,6 +233,8 @@ func (s *story) whatIsKnown() []string {
 		holds bool
 		words string
 	}{
+		{s.Fence > 0 && s.Fence < recovered, fmt.Sprintf("It was claimed, or decided outside of a claim, %d time(s): its fence.", s.Fence)},
+		{s.Fence >= recovered, "It has been through a recovery, so some of its claims may be missing."},
 		{s.State == ledger.StateAuthorized, "The partner authorized it as " + s.TransferID + "."},
 		{s.State == ledger.StateRejected, "It is rejected: " + s.Code + ". No money moved."},
 		{s.State == ledger.StateCancelled, "It is cancelled: " + s.Code + ". It was not sent."},
@@ -261,6 +270,7 @@ func (s *story) whatIsNot() []string {
 		{s.said("mismatch"), "What exactly the partner did: the amount or the beneficiary may be others."},
 		{!s.ContradictedAt.IsZero(), "Whether money moved twice, or against the outcome."},
 		{s.State == ledger.StateAuthorized && s.Settlement == "pending", "Whether the transfer is settled."},
+		{true, "How often its job was delivered: the ledger keeps no count, since a delivery more changes nothing."},
 		{s.Payload == nil, "The job as it arrived: its payload is purged."},
 		{s.Partner != "" && !s.known, "What partner " + s.Partner + " declares: it is not configured here."},
 	} {
