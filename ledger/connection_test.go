@@ -373,7 +373,11 @@ func TestBounds_AReadThatIsHeldUpEnds(t *testing.T) {
 	l := db.another(ledger.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer func() { cancel() }()
+	parked := newWish()
+	mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, parked), "unclear", false, verdict("not_executed")))
+	retry := ledger.Resolution{Key: parked.Key, Fence: explain(t, db.Ledger, parked).Fence, To: ledger.StateOpen, Token: parked.Key}
 	looks := map[string]func() error{
+		"a resolution":     func() error { return l.CheckResolution(ctx, retry) },
 		"pauses":           func() error { _, err := l.Pauses(ctx); return err },
 		"closures":         func() error { _, err := l.Closures(ctx); return err },
 		"unpublished jobs": func() error { _, _, err := l.CountUnpublishedJobs(ctx); return err },
@@ -385,7 +389,7 @@ func TestBounds_AReadThatIsHeldUpEnds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	db.exec(`BEGIN; LOCK TABLE pauses, closures, unpublished_jobs, due IN ACCESS EXCLUSIVE MODE`)
+	db.exec(`BEGIN; LOCK TABLE pauses, closures, unpublished_jobs, due, operations IN ACCESS EXCLUSIVE MODE`)
 	for name, look := range looks {
 		ctx, cancel = context.WithTimeout(context.Background(), 4*time.Second) // the role's own limit is longer
 		var pg *pgconn.PgError

@@ -136,7 +136,9 @@ const elsewhereTimeout = time.Minute
 // CheckResolution says what stands in the way of a resolution, and changes nothing. Resolve asks the same again under the row's lock.
 func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 	var p proved
-	err := l.pool.QueryRow(ctx, proof, r.Key, r.Token).Scan(p.targets()...)
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(proof, r.Key, r.Token).QueryRow(func(row pgx.Row) error { return row.Scan(p.targets()...) })
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
