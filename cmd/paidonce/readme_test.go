@@ -56,6 +56,8 @@ func elsewhere() map[string]string {
 		"go run ./cmd/paidonce ops list":        "",
 		"go run ./cmd/paidonce ops explain":     "",
 		"go run ./cmd/paidonce dead list":       "",
+		"go run ./cmd/paidonce batch check":     "",
+		"go run ./cmd/paidonce batch submit":    "",
 		"go run ./cmd/paidonce operators list":  "",
 		"go run ./cmd/paidonce pause":           "",
 		"go run ./cmd/paidonce proposals list":  "",
@@ -101,7 +103,7 @@ func TestReadme_EveryCommandRuns(t *testing.T) {
 			continue
 		}
 		line = strings.TrimPrefix(strings.TrimPrefix(line, "go run ./cmd/"), "paidonce ")
-		line = strings.ReplaceAll(strings.ReplaceAll(line, ".devstack", dir), "KEY", key)
+		line = strings.NewReplacer(".devstack", dir, "KEY", key, "integration/testdata", filepath.Join("..", "..", "integration", "testdata")).Replace(line)
 		got := command(t, "", map[string]string{"PAIDONCE_CONFIG": filepath.Join(dir, "paidonce.yaml")}, shellWords(line)...)
 		// doctor says what is not as in production, and that is true of a laptop.
 		if got.code != cli.OK && (line != "doctor" || got.code != cli.Failure) {
