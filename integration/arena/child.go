@@ -28,7 +28,8 @@ type Order struct {
 	Config string `json:"config"`          // file
 	Detail string `json:"detail,omitzero"` // for the program's own Prepare
 
-	Program string `json:"-"` // to execute; default: this one
+	Program string   `json:"-"` // to execute; default: this one
+	Env     []string `json:"-"` // of the child besides
 }
 
 // Prepare makes what stands around the parts of a child's worker. say writes a line that the parent hears even when the child is killed right
@@ -99,6 +100,7 @@ func StartWorker(order Order, log io.Writer, hear func(line string)) (*Worker, e
 	}
 	cmd := exec.Command(order.Program)
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text), "GOMAXPROCS=2")
+	cmd.Env = append(cmd.Env, order.Env...)
 	cmd.Stderr = log
 	stack.OwnGroup(cmd)
 	w := &Worker{}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,7 @@ func TestMain(m *testing.M) {
 const (
 	freezeBeforeSend = "freeze before the first send" // between the last look at the lease and the first byte
 	clockJumps       = "the clock jumps by hours"
+	tellTime         = "say what time it is"                                             // of a process whose clock is wrong (clock_test.go)
 	quickPartner     = "what was sent arrives within 2 s or never, and shows within 1 s" // true here, where nothing delays it
 )
 
@@ -65,6 +67,9 @@ func prepare(detail string, say func(string)) (underfire.Around, error) {
 		}
 		return o
 	}}
+	if detail == tellTime {
+		say(strconv.FormatInt(time.Now().Unix(), 10))
+	}
 	if detail == quickPartner {
 		around.Adapter = func(_ string, a bankclient.Adapter) bankclient.Adapter { return quick{a} }
 	}
@@ -295,10 +300,16 @@ func (r *rig) loading(t *testing.T) (end func()) {
 	return end
 }
 
-func (r *rig) execute(t *testing.T, statements ...string) {
+func (r *rig) dial(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), r.urls.Superuser)
 	check(t, err)
+	return conn
+}
+
+func (r *rig) execute(t *testing.T, statements ...string) {
+	t.Helper()
+	conn := r.dial(t)
 	for _, s := range statements {
 		if _, err := conn.Exec(t.Context(), s); err != nil {
 			t.Fatalf("%s: %v", s, err)
@@ -309,8 +320,7 @@ func (r *rig) execute(t *testing.T, statements ...string) {
 
 func (r *rig) count(t *testing.T, query string, args ...any) int {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), r.urls.Superuser)
-	check(t, err)
+	conn := r.dial(t)
 	defer func() { _ = conn.Close(context.Background()) }()
 	var n int
 	if err := conn.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
