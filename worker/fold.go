@@ -311,6 +311,7 @@ type Situation struct {
 	Profile    *bankclient.Profile
 	Now        time.Time // database clock
 	NotAfter   time.Time // zero = none
+	NotBefore  time.Time // zero = none, or past already when the claim was made
 	Lease      time.Duration
 	Paused     bool   // it may be asked after, not sent
 	Unobserved int    // consecutive claims that ended without an observation
@@ -330,6 +331,9 @@ const pausedFor = 30 * time.Second
 // Next decides by PROTOCOL section 5 what may be done. It is the only function that allows a send.
 func Next(s Standing, at Situation) Step {
 	step := nextUnpaused(s, at)
+	if step.Kind == Send && !at.NotBefore.IsZero() { // whoever made it due: a resume or a person who asked
+		return Step{Kind: WaitUntil, At: at.NotBefore}
+	}
 	if step.Kind == Send && at.Paused {
 		return Step{Kind: WaitUntil, At: at.Now.Add(pausedFor)}
 	}

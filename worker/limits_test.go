@@ -35,6 +35,33 @@ func TestNotBeforeIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestNotBeforeIsWaitedFor_WhateverMakesItDue: a resume brings back what was held, and a person may ask for the next step at once. Neither is
+// leave to send before the time, and being asked often makes no poison of it.
+func TestNotBeforeIsWaitedFor_WhateverMakesItDue(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotBefore = begin })
+		p := workertest.Start(t, w, nil)
+		deliver(t, p, payload)
+		for range 5 {
+			w.led.Edit(key, func(op *fake.Operation) { op.DueAt = time.Now() })
+			workertest.Eventually(t, time.Minute, "it was looked at", func() bool {
+				op, _ := w.led.Look(key)
+				return op.State == ledger.StateOpen && op.DueAt.After(begin.Add(-time.Second))
+			})
+		}
+		if sent := w.Sent(key); len(sent) != 0 {
+			t.Fatalf("sent %v too early", begin.Sub(sent[0].At))
+		}
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
+		stop(t, p)
+		if at := w.Sent(key)[0].At; at.Before(begin) {
+			t.Errorf("sent %v too early", begin.Sub(at))
+		}
+		workertest.CheckPromise(t, w, key)
+	})
+}
+
 // TestNotAfterInDoubtIsLookedUpAndParked: after not_after nothing is sent; what was booked is found, the rest is parked.
 func TestNotAfterInDoubtIsLookedUpAndParked(t *testing.T) {
 	for _, c := range []struct {

@@ -52,6 +52,14 @@ func (op *operation) expired() bool {
 	return !op.job.NotAfter.IsZero() && !op.dbNow().Before(op.job.NotAfter)
 }
 
+// notYet is not_before, or zero if it was past when the claim was made: that time is surely not later than now.
+func (op *operation) notYet() time.Time {
+	if op.now.Before(op.job.NotBefore) {
+		return op.job.NotBefore
+	}
+	return time.Time{}
+}
+
 // attempted reports whether an attempt is committed under our own claim.
 func (op *operation) attempted() bool {
 	n := len(op.attempts)
@@ -153,7 +161,7 @@ func (w *Worker) prepare(op *operation) {
 func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
-	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter, Lease: w.opts.Lease,
+	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter, NotBefore: op.notYet(), Lease: w.opts.Lease,
 		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, Refused: op.refused, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
