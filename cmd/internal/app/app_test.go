@@ -174,13 +174,13 @@ func TestTheFirstPartThatEndsStopsAllOthers(t *testing.T) {
 	}
 	for _, c := range cases {
 		ended.Store(0)
-		p := &parts{log: zerolog.Nop(), working: []part{{"w", waits}}, outlasting: []part{{"o", waits}}}
+		p := &process{log: zerolog.Nop(), working: []part{{"w", waits}}, outlasting: []part{{"o", waits}}}
 		if c.lasting {
 			p.outlasting = append(p.outlasting, c.ends)
 		} else {
 			p.working = append(p.working, c.ends)
 		}
-		err := p.run(t.Context())
+		err := p.runParts(t.Context(), nil)
 		if err == nil || err.Error() != c.want || errors.Is(err, broken) != c.isBroken || ended.Load() != 2 {
 			t.Errorf("%s: %v, %d others ended; want %s", c.name, err, ended.Load(), c.want)
 		}
@@ -190,7 +190,7 @@ func TestTheFirstPartThatEndsStopsAllOthers(t *testing.T) {
 func TestWhatOutlastsEndsAfterTheWork(t *testing.T) {
 	var order []string
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &parts{
+	p := &process{
 		log: zerolog.Nop(),
 		working: []part{{"w", func(ctx context.Context) error {
 			cancel()
@@ -204,7 +204,7 @@ func TestWhatOutlastsEndsAfterTheWork(t *testing.T) {
 			return nil
 		}}},
 	}
-	if err := p.run(ctx); err != nil || !slices.Equal(order, []string{"work", "relay"}) {
+	if err := p.runParts(ctx, func() { order = append(order, "between") }); err != nil || !slices.Equal(order, []string{"work", "between", "relay"}) {
 		t.Errorf("%v, %v", order, err)
 	}
 }

@@ -45,15 +45,12 @@ type GatewayOptions struct {
 
 // door is a gateway process put together.
 type door struct {
-	log     zerolog.Logger
+	process
 	ledger  *ledger.Ledger
 	publish *nats.Conn
 	intake  *worker.Batcher[ledger.Order, ledger.Acceptance]
 	gateway *gateway.Gateway
 	gauges  *jobGauges
-
-	working    []part // end with the caller's context
-	outlasting []part // end after them
 }
 
 // RunGateway serves the HTTP API and publishes what it accepts, until ctx ends.
@@ -98,7 +95,7 @@ func RunBoth(ctx context.Context, c *config.Config, log zerolog.Logger, opts Gat
 
 // openDoor makes every part and starts none. On an error, what was made must still be closed.
 func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts GatewayOptions) (*door, error) {
-	d := &door{log: log}
+	d := &door{process: process{name: "gateway", log: log}}
 	bySource, err := sourceTokens(c)
 	if found := append(asProblems("", NeedGateway(c)), asProblems("sources", err)...); len(found) > 0 {
 		return d, config.Problems(found)
@@ -110,7 +107,7 @@ func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts Ga
 	if d.ledger, err = OpenLedger(ctx, c); err != nil {
 		return d, err
 	}
-	if err := d.refuseSchema(ctx); err != nil {
+	if err := refuseSchema(ctx, d.ledger.CheckIntake, log); err != nil {
 		return d, err
 	}
 	if d.publish, err = Connect(c, queue.RoleGateway, "", log); err != nil {
@@ -161,49 +158,16 @@ func (d *door) plan(c *config.Config, relay *queue.JobRelay, tokens *gateway.Tok
 	return nil
 }
 
+// run serves until ctx ends. What was taken in is recorded before the relay ends.
+func (d *door) run(ctx context.Context) error {
+	d.intake.Start(context.WithoutCancel(ctx), acceptors)
+	return d.runParts(ctx, d.intake.Close)
+}
+
 func (d *door) accept(ctx context.Context, orders []ledger.Order) []ledger.Acceptance {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	return d.ledger.Accept(ctx, orders)
-}
-
-// refuseSchema ends a gateway that can never work on this schema. A database that is away is waited for.
-func (d *door) refuseSchema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	err := d.ledger.CheckIntake(ctx)
-	if err == nil || errors.Is(err, ledger.ErrSchema) {
-		return err
-	}
-	d.log.Warn().Err(err).Msg("the ledger is not ready yet")
-	return nil
-}
-
-// run starts everything and waits until all of it has ended. The first part that ends stops the others.
-func (d *door) run(ctx context.Context) error {
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	d.intake.Start(context.WithoutCancel(ctx), acceptors)
-	work, working := errgroup.WithContext(working)
-	rest, lasting := errgroup.WithContext(lasting)
-	for _, one := range d.outlasting {
-		rest.Go(func() error {
-			defer stop()
-			return one.until(lasting)
-		})
-	}
-	for _, one := range d.working {
-		work.Go(func() error { return one.until(working) })
-	}
-	d.log.Info().Msg("gateway started")
-	err := work.Wait()
-	d.intake.Close()
-	end()
-	err = errors.Join(err, rest.Wait())
-	d.log.Info().Err(err).Msg("gateway ended")
-	return err
 }
 
 func (d *door) close() {

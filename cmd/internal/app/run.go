@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
@@ -21,23 +19,15 @@ import (
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
-// part is one thing that runs until its context ends.
-type part struct {
-	name string
-	run  func(context.Context) error
-}
-
 // parts is a worker process put together.
 type parts struct {
-	log        zerolog.Logger
-	around     Around
-	ledger     *ledger.Ledger
-	banks      []Bank
-	consume    *nats.Conn // of the consumers
-	publish    *nats.Conn // of dead letters and events: a full consume buffer must not delay a confirmation
-	operate    *nats.Conn // of the janitor, who may do what a worker may not; nil = no janitor here
-	working    []part     // end with the caller's context
-	outlasting []part     // end after them
+	process
+	around  Around
+	ledger  *ledger.Ledger
+	banks   []Bank
+	consume *nats.Conn // of the consumers
+	publish *nats.Conn // of dead letters and events: a full consume buffer must not delay a confirmation
+	operate *nats.Conn // of the janitor, who may do what a worker may not; nil = no janitor here
 }
 
 // RunWorker runs consumer, sweep and event relay until ctx ends, then drains. It returns when everything has ended.
@@ -57,19 +47,19 @@ func RunWorkerWith(ctx context.Context, c *config.Config, log zerolog.Logger, ar
 	if err != nil {
 		return err
 	}
-	return p.run(ctx)
+	return p.runParts(ctx, nil)
 }
 
 // assemble makes every part and starts none. On an error, what was made must still be closed.
 func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around Around) (p *parts, err error) {
-	p = &parts{log: log, around: around}
+	p = &parts{process: process{name: "worker", log: log}, around: around}
 	if p.banks, err = banks(c, around); err != nil {
 		return p, err
 	}
 	if p.ledger, err = OpenLedger(ctx, c); err != nil {
 		return p, err
 	}
-	if err := refuseSchema(ctx, p.ledger, log); err != nil {
+	if err := refuseSchema(ctx, p.ledger.Check, log); err != nil {
 		return p, err
 	}
 	if p.consume, err = Connect(c, queue.RoleWorker, "", log); err != nil {
@@ -132,18 +122,6 @@ func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate
 
 // deskConns: a line, its act and its result follow each other.
 const deskConns = 4
-
-// refuseSchema ends a worker that can never work on this schema. A database that is away is waited for.
-func refuseSchema(ctx context.Context, l *ledger.Ledger, log zerolog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	err := l.Check(ctx)
-	if err == nil || errors.Is(err, ledger.ErrSchema) {
-		return err
-	}
-	log.Warn().Err(err).Msg("the ledger is not ready yet")
-	return nil
-}
 
 func (p *parts) partners() []worker.Partner {
 	partners := make([]worker.Partner, len(p.banks))
@@ -267,43 +245,6 @@ func (p *parts) connected(context.Context) error {
 		}
 	}
 	return nil
-}
-
-// run starts everything and waits until all of it has ended. The first part that ends stops the others.
-func (p *parts) run(ctx context.Context) error {
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	work, working := errgroup.WithContext(working)
-	rest, lasting := errgroup.WithContext(lasting)
-	for _, one := range p.outlasting {
-		rest.Go(func() error {
-			defer stop()
-			return one.until(lasting)
-		})
-	}
-	for _, one := range p.working {
-		work.Go(func() error { return one.until(working) })
-	}
-	p.log.Info().Msg("worker started")
-	err := work.Wait()
-	end()
-	err = errors.Join(err, rest.Wait())
-	p.log.Info().Err(err).Msg("worker ended")
-	return err
-}
-
-// until runs the part. One that ends before its context is an error, whatever it says.
-func (o part) until(ctx context.Context) error {
-	err := o.run(ctx)
-	switch {
-	case ctx.Err() == nil && err == nil:
-		return fmt.Errorf("%s ended by itself", o.name)
-	case err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return nil
-	}
-	return fmt.Errorf("%s: %w", o.name, err)
 }
 
 // hangUp closes a connection and waits for its callbacks, which would log after everything else has ended.
