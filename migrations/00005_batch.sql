@@ -120,6 +120,21 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER batch_parts_change BEFORE INSERT OR UPDATE OR DELETE ON batch_parts FOR EACH ROW EXECUTE FUNCTION refuse_part_change();
 
+-- A part leaves a run when its rows are operations, or never will be. Asked at the commit, which holds both.
+-- +goose StatementBegin
+CREATE FUNCTION refuse_lost_part() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM batch_runs WHERE id = OLD.run_id AND state <> 'cancelled')
+     AND (SELECT count(*) FROM batch_rows WHERE run_id = OLD.run_id AND n >= OLD.first_n AND n < OLD.first_n + OLD.rows) < OLD.rows THEN
+    RAISE EXCEPTION 'batch_parts: part % leaves its run, and its rows are no operations', OLD.part USING ERRCODE = 'PO022';
+  END IF;
+  RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE CONSTRAINT TRIGGER batch_parts_lost AFTER DELETE ON batch_parts DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION refuse_lost_part();
+
 CREATE TRIGGER batch_runs_kept BEFORE DELETE OR TRUNCATE ON batch_runs FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER batch_parts_kept BEFORE TRUNCATE ON batch_parts FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER batch_rows_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON batch_rows FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();

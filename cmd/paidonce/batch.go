@@ -127,7 +127,8 @@ func codeOfRuns(err error) error {
 		code cli.Code
 	}{
 		{batch.ErrNoRun, cli.NotFound}, {batch.ErrRunKey, cli.Usage}, {batch.ErrRoute, cli.Usage}, {batch.ErrFaulty, cli.Failure},
-		{batch.ErrDuplicates, cli.Ambiguous}, {batch.ErrKeyTaken, cli.Ambiguous}, {batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict},
+		{batch.ErrDuplicates, cli.Ambiguous}, {batch.ErrKeyTaken, cli.Ambiguous}, {batch.ErrRowsMissing, cli.Ambiguous},
+		{batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict},
 		{batch.ErrPaused, cli.Conflict}, {batch.ErrCancelled, cli.Conflict}, {batch.ErrNotReleased, cli.Conflict}, {batch.ErrUnpublished, cli.TryAgain},
 	} {
 		if errors.Is(err, one.err) {

@@ -30,7 +30,7 @@ type part struct {
 }
 
 // Enqueue makes operations of the rows of a released run, those that are none yet. It can be repeated, and run by two at once. ErrPaused,
-// ErrCancelled: somebody said so meanwhile.
+// ErrCancelled: somebody said so meanwhile. ErrRowsMissing: what is left of it was lost.
 func (s *Service) Enqueue(ctx context.Context, run Run, opt EnqueueOptions) error {
 	e := &enqueuer{s: s, run: run, opt: opt, pace: newPace(opt.Rate)}
 	var err error
@@ -59,7 +59,17 @@ func (s *Service) refuseUnfinished(ctx context.Context, run Run) error {
 	if err != nil {
 		return err
 	}
-	return stopped(&now)
+	if err := stopped(&now); err != nil {
+		return err
+	}
+	var rows int
+	if err := s.db.QueryRow(ctx, `SELECT count(*) FROM batch_rows WHERE run_id = $1`, run.ID).Scan(&rows); err != nil {
+		return fmt.Errorf("count the rows of %s: %w", run.RunKey, err)
+	}
+	if rows < now.Rows {
+		return fmt.Errorf("%w: %s has %d rows, and %d of them are operations", ErrRowsMissing, run.RunKey, now.Rows, rows)
+	}
+	return nil
 }
 
 // stopped is the error of a run that is not to be enqueued.

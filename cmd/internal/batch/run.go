@@ -64,6 +64,7 @@ var (
 	ErrCancelled    = errors.New("the run is cancelled")
 	ErrNotReleased  = errors.New("the run is not released")
 	ErrKeyTaken     = errors.New("the key of a row is on record for another job")
+	ErrRowsMissing  = errors.New("rows of the run are on record nowhere: nothing more of it can be enqueued")
 	ErrRoute        = errors.New("a route of the run is not configured")
 )
 
@@ -84,6 +85,7 @@ type point string
 const (
 	pointStaged     point = "staged"     // a part is written, the file is not read to its end
 	pointChecked    point = "checked"    // all parts are written, the run is not on record
+	pointRegister   point = "register"   // its parts are counted, the run is not committed
 	pointRegistered point = "registered" // the run is on record, not released
 	pointReleased   point = "released"
 	pointBefore     point = "before"  // a slice is not recorded

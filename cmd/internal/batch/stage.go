@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/paidonce/paidonce/cmd/internal/batch/file"
@@ -83,10 +84,16 @@ func (st *staging) close() error {
 // discard removes what was written. It is for a caller whose context may have ended.
 func (st *staging) discard(ctx context.Context) error {
 	_, err := st.s.db.Exec(context.WithoutCancel(ctx), `DELETE FROM batch_parts WHERE run_id = $1`, st.run)
-	if err != nil {
+	if err != nil && !belongToARun(err) {
 		return fmt.Errorf("remove the parts of a run that does not come: %w", err)
 	}
 	return nil
+}
+
+// belongToARun: the parts are on record with a run, although whoever staged them was not told so. They stay, and the same submission goes on.
+func belongToARun(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "PO022"
 }
 
 func (st *staging) write() error {
@@ -128,7 +135,7 @@ func itemsOf(todo stagedRows) ([]item, error) {
 func (s *Service) removeOrphans(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM batch_parts p WHERE p.at < now() - interval '`+orphanAge+`'
 		AND NOT EXISTS (SELECT FROM batch_runs r WHERE r.id = p.run_id)`)
-	if err != nil {
+	if err != nil && !belongToARun(err) { // one that took a day to come on record; the rest is removed next time
 		return fmt.Errorf("remove parts that belong to nobody: %w", err)
 	}
 	return nil

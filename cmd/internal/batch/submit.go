@@ -175,10 +175,13 @@ func (s *Service) register(ctx context.Context, sub Submission, run Run, parts i
 		if err := insertRun(ctx, tx, run); err != nil {
 			return err
 		}
+		// Locked: whoever would remove them, since we seem dead or interrupted, waits for our commit, and finds that they belong to a run.
 		var written, rows int
-		if err := tx.QueryRow(ctx, `SELECT count(*), coalesce(sum(rows), 0) FROM batch_parts WHERE run_id = $1`, run.ID).Scan(&written, &rows); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*), coalesce(sum(rows), 0) FROM (SELECT rows FROM batch_parts WHERE run_id = $1 FOR SHARE) p`, run.ID).
+			Scan(&written, &rows); err != nil {
 			return err
 		}
+		s.at(ctx, pointRegister)
 		if written != parts || rows != run.Rows {
 			return fmt.Errorf("%d parts with %d rows were written, %d with %d are there: %w", parts, run.Rows, written, rows, errPart)
 		}
