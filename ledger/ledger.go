@@ -157,9 +157,10 @@ func (l *Ledger) Check(ctx context.Context) error {
 		return fmt.Errorf("%w: the database is at version %d, this program needs %d or newer: run `paidonce migrate up`",
 			ErrSchema, version, migrations.Oldest)
 	}
-	if version > migrations.Current+1 {
-		return fmt.Errorf("%w: the database is at version %d, this program knows up to %d: deploy a newer paidonce",
-			ErrSchema, version, migrations.Current)
+	if version > migrations.Current {
+		if err := l.checkReach(ctx, version); err != nil {
+			return err
+		}
 	}
 	id, err := l.Identity(ctx)
 	if err != nil {
@@ -168,6 +169,19 @@ func (l *Ledger) Check(ctx context.Context) error {
 	if id.Moved() {
 		return fmt.Errorf("%w (remembered system %s timeline %d, found system %s timeline %d)",
 			ErrMoved, id.System, id.Timeline, id.FoundSystem, id.FoundTimeline)
+	}
+	return nil
+}
+
+// checkReach asks a schema that is newer than this program whether the program may run on it.
+func (l *Ledger) checkReach(ctx context.Context, version int64) error {
+	var oldest int64
+	if err := l.pool.QueryRow(ctx, `SELECT oldest_program FROM schema_reach`).Scan(&oldest); err != nil {
+		return fmt.Errorf("read which programs may run on schema version %d: %w", version, err)
+	}
+	if oldest > migrations.Current {
+		return fmt.Errorf("%w: the database is at version %d, which needs a program written for %d or newer, and this one was for %d: deploy a newer paidonce",
+			ErrSchema, version, oldest, migrations.Current)
 	}
 	return nil
 }

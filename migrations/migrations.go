@@ -1,7 +1,7 @@
 // Package migrations brings the ledger's schema up to date and says which schema this program knows.
 //
-// Migrations are forward only, small and embedded. Old programs run on the next schema and new programs on the last one, so that two
-// versions can work side by side. Up holds a lock row in a table, never a session lock, so it is safe behind a transaction-mode pooler.
+// Migrations are forward only, small and embedded. Old programs run on a newer schema unless it says otherwise (schema_reach), and new programs
+// on the last one, so that two versions can work side by side. Up holds a lock row in a table, never a session lock, so it is safe behind a transaction-mode pooler.
 package migrations
 
 import (
@@ -23,7 +23,7 @@ var files embed.FS
 
 // Current is the schema version that this program was written for. Oldest is the oldest one it can work on.
 const (
-	Current int64 = 6
+	Current int64 = 7
 	Oldest  int64 = 1
 )
 

@@ -114,14 +114,16 @@ func TestCheck_OldSchemaIsRefusedWithTheCommand(t *testing.T) {
 	check(t, urls.Worker, ledger.ErrSchema, "`paidonce migrate up`")
 }
 
-func TestCheck_OneVersionAheadWorksTwoAreRefused(t *testing.T) {
+func TestCheck_ANewerSchemaSaysWhichProgramsMayRun(t *testing.T) {
 	urls, owner := empty(t)
 	if err := migrations.Up(context.Background(), urls.Owner, nil); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, owner, fmt.Sprintf(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Current+1))
-	check(t, urls.Worker, nil) // old programs run on the next schema
-	exec(t, owner, fmt.Sprintf(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Current+2))
+	exec(t, owner, fmt.Sprintf(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Current+5))
+	check(t, urls.Worker, nil) // old programs run on a newer schema
+	exec(t, owner, fmt.Sprintf(`UPDATE schema_reach SET oldest_program = %d`, migrations.Current))
+	check(t, urls.Worker, nil)
+	exec(t, owner, fmt.Sprintf(`UPDATE schema_reach SET oldest_program = %d`, migrations.Current+1))
 	check(t, urls.Worker, ledger.ErrSchema, "newer paidonce")
 }
 
