@@ -19,6 +19,7 @@ type Resolution struct {
 	Token      uuid.UUID // of this decision: the same one again has no second effect
 	Key        uuid.UUID
 	Fence      int32  // as it was seen; an operation that has moved since is refused
+	Said       string // what Said gave: an operation of which anything else was said since is refused
 	To         State  // authorized, rejected, or open to let the worker's own rules go on
 	TransferID string // with authorized
 	Code       string // with rejected
@@ -45,6 +46,7 @@ const (
 	Moved             Obstacle = "moved"              // something happened since it was looked at
 	NeverSent         Obstacle = "never_sent"         // what was never sent was not authorized
 	SaidAuthorized    Obstacle = "said_authorized"    // the partner says that money moved
+	FoundSince        Obstacle = "found_since"        // after it had nothing, the partner has it, or something like it: it may be executed still
 	SaidMismatch      Obstacle = "said_mismatch"      // the partner's answer disagrees with what was sent: nothing may be sent again
 	TransferElsewhere Obstacle = "transfer_elsewhere" // another operation has that transfer
 	NotProvedAbsent   Obstacle = "not_proved_absent"  // in doubt, and no look-up since the last attempt says that the partner has nothing
@@ -53,10 +55,12 @@ const (
 // Says is the obstacle in words.
 func (o Obstacle) Says() string {
 	return map[Obstacle]string{
-		NotParked:         "it is not parked: only what waits for a person is resolved",
-		Moved:             "something happened to it since it was looked at: look again",
-		NeverSent:         "it was never sent, so the partner cannot have authorized it",
-		SaidAuthorized:    "the partner has said that it authorized it: money moved",
+		NotParked:      "it is not parked: only what waits for a person is resolved",
+		Moved:          "something happened to it since it was looked at: look again",
+		NeverSent:      "it was never sent, so the partner cannot have authorized it",
+		SaidAuthorized: "the partner has said that it authorized it: money moved",
+		FoundSince: "after a look-up that found nothing, the partner has said that it has it: it may be executed still; ask again with " +
+			"`paidonce ops lookup KEY`",
 		SaidMismatch:      "the partner's answer disagreed with what was sent: nothing may be sent again",
 		TransferElsewhere: "another operation has that transfer at this partner",
 		NotProvedAbsent: "it is in doubt, and no look-up since its last attempt has proved that the partner has nothing: " +
@@ -86,12 +90,13 @@ const proof = `
 SELECT o.id, o.state, o.fence, o.in_doubt, o.first_sent_at IS NOT NULL AND o.partner IS NOT NULL,
        EXISTS (SELECT FROM observations r WHERE r.operation_id = o.id AND r.claim_token = $2),
        coalesce(f.authorized, false), coalesce(f.mismatch, false), coalesce(f.found_at > f.not_found_at, f.found_at IS NOT NULL),
-       coalesce(f.not_found_at > coalesce(a.last, '-infinity'), false)
+       coalesce(f.not_found_at > coalesce(a.last, '-infinity'), false), coalesce(f.mismatch_at > f.not_found_at, false), said_of(o.key)
   FROM operations o
   LEFT JOIN LATERAL (SELECT max(at) AS last FROM attempts a WHERE a.operation_id = o.id) AS a ON true
   LEFT JOIN LATERAL (
     SELECT bool_or(x.verdict = 'authorized') AS authorized, bool_or(x.verdict = 'mismatch') AS mismatch,
            max(x.at) FILTER (WHERE x.kind = 'look_up' AND x.verdict = 'not_found') AS not_found_at,
+           max(x.at) FILTER (WHERE x.verdict = 'mismatch') AS mismatch_at,
            max(x.at) FILTER (WHERE x.kind IN ('look_up', 'webhook') AND x.verdict IN ('unknown', 'in_flight', 'key_reused')) AS found_at
       FROM observations x WHERE x.operation_id = o.id) AS f ON true
  WHERE o.key = $1`
@@ -103,10 +108,13 @@ type proved struct {
 	fence                                             int32
 	inDoubt, sent, repeated                           bool
 	authorized, mismatch, foundSince, notFoundSinceIt bool
+	mismatchSince                                     bool
+	said                                              string
 }
 
 func (p *proved) targets() []any {
-	return []any{&p.id, &p.state, &p.fence, &p.inDoubt, &p.sent, &p.repeated, &p.authorized, &p.mismatch, &p.foundSince, &p.notFoundSinceIt}
+	return []any{&p.id, &p.state, &p.fence, &p.inDoubt, &p.sent, &p.repeated, &p.authorized, &p.mismatch, &p.foundSince, &p.notFoundSinceIt,
+		&p.mismatchSince, &p.said}
 }
 
 // obstacle judges a resolution by what is on record. What the worker may send afterwards is the worker's own judgement (PROTOCOL section 5).
@@ -120,6 +128,10 @@ func (p *proved) obstacle(r Resolution) Obstacle {
 		return NeverSent
 	case r.To == StateRejected && p.authorized:
 		return SaidAuthorized
+	case r.To == StateRejected && (p.foundSince || p.mismatchSince):
+		return FoundSince
+	case p.said != r.Said:
+		return Moved
 	case r.To == StateOpen && p.mismatch:
 		return SaidMismatch
 	case r.To == StateOpen && p.authorized:
@@ -132,6 +144,17 @@ func (p *proved) obstacle(r Resolution) Obstacle {
 
 // elsewhereTimeout bounds the search for a transfer, which no index serves: it is asked for a few times a year.
 const elsewhereTimeout = time.Minute
+
+// Said gives what has been said of an operation, as a Resolution is bound to it.
+func (l *Ledger) Said(ctx context.Context, key uuid.UUID) (said string, err error) {
+	err = l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT said_of($1)`, key).QueryRow(func(row pgx.Row) error { return row.Scan(&said) })
+	})
+	if err != nil {
+		return "", fmt.Errorf("read what was said of %s: %w", key, err)
+	}
+	return said, nil
+}
 
 // CheckResolution says what stands in the way of a resolution, and changes nothing. Resolve asks the same again under the row's lock.
 func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {

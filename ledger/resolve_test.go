@@ -28,7 +28,11 @@ func lookUp(verdict string) ledger.Fact {
 // decision is a resolution of what was seen just now.
 func decision(t *testing.T, db *database, w ledger.Wish, to ledger.State) ledger.Resolution {
 	t.Helper()
-	r := ledger.Resolution{Token: uuid.New(), Key: w.Key, Fence: explain(t, db.Ledger, w).Fence, To: to, By: "olga", Reason: "ticket 4711", Evidence: "line 12"}
+	said, err := db.as(db.urls.Desk, ledger.Options{}).Said(context.Background(), w.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ledger.Resolution{Token: uuid.New(), Key: w.Key, Fence: explain(t, db.Ledger, w).Fence, Said: said, To: to, By: "olga", Reason: "ticket 4711", Evidence: "line 12"}
 	switch to {
 	case ledger.StateAuthorized:
 		r.TransferID = "tr_81"
@@ -185,6 +189,34 @@ func TestResolve_IsRefusedAgainstTheEvidence(t *testing.T) {
 	if _, err := db.as(db.urls.Owner, ledger.Options{}).Resolve(context.Background(), unknown); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("unknown key: %v", err)
 	}
+}
+
+// TestResolve_NewsSinceItWasLookedAt: a decision does not outlive what it was taken on.
+func TestResolve_NewsSinceItWasLookedAt(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	news := func(w ledger.Wish, facts ...ledger.Fact) {
+		t.Helper()
+		for _, f := range facts {
+			if result := db.Append(context.Background(), []ledger.Late{{Key: w.Key, Facts: []ledger.Fact{f}}})[0]; result.Err != nil {
+				t.Fatal(result.Err)
+			}
+		}
+	}
+	for name, fact := range map[string]ledger.Fact{"found": lookUp("in_flight"), "mismatch": {Kind: ledger.FactWebhook, Verdict: "mismatch"}} {
+		t.Log(name)
+		w := park(t, db, true, verdict("unknown"), lookUp("not_found"))
+		rejected, authorized := decision(t, db, w, ledger.StateRejected), decision(t, db, w, ledger.StateAuthorized)
+		news(w, fact)
+		wantObstacle(t, db, rejected, ledger.FoundSince)
+		wantObstacle(t, db, authorized, ledger.Moved)
+		wantObstacle(t, db, decision(t, db, w, ledger.StateRejected), ledger.FoundSince) // also when looked at again
+		news(w, lookUp("not_found"))
+		mustResolve(t, db, decision(t, db, w, ledger.StateRejected)) // found nothing since
+	}
+	w := park(t, db, true, verdict("unknown"), lookUp("in_flight"), lookUp("not_found"))
+	rejected := decision(t, db, w, ledger.StateRejected)
+	news(w, lookUp("no_answer"), lookUp("not_found")) // the worker goes on asking: no news
+	mustResolve(t, db, rejected)
 }
 
 // TestResolve_TwoDecisionsAtOnce: one of them is carried out, the other finds that the operation has moved.

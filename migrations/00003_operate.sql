@@ -272,6 +272,16 @@ BEGIN
   END IF;
 END $$;
 -- +goose StatementEnd
+-- What has been said of an operation, each word once: what a person's decision rests on. That the partner found nothing, or did not answer, is
+-- no news that could speak against it.
+-- +goose StatementBegin
+CREATE FUNCTION said_of(on_key uuid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  SELECT coalesce(string_agg(x.said, '; ' ORDER BY x.said COLLATE "C"), '')
+    FROM (SELECT DISTINCT concat_ws(' ', b.kind, b.verdict, b.transfer_id, b.code) AS said FROM operations o JOIN observations b ON b.operation_id = o.id
+           WHERE o.key = on_key AND b.verdict NOT IN ('', 'not_found', 'no_answer')) AS x
+$$;
+-- +goose StatementEnd
 -- +goose StatementBegin
 CREATE FUNCTION lock_operation(on_key uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
@@ -291,7 +301,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM refuse_desk(line, 'resolve', on_key, CASE WHEN decision <> 'open' OR o.in_doubt THEN
-    jsonb_strip_nulls(jsonb_build_object('key', on_key, 'fence', seen, 'to', decision, 'transfer_id', nullif(transfer, ''), 'code', nullif(why, ''))) END);
+    jsonb_strip_nulls(jsonb_build_object('key', on_key, 'fence', seen, 'to', decision, 'transfer_id', nullif(transfer, ''), 'code', nullif(why, ''), 'said', said_of(on_key))) END);
   WITH resolved AS (
     UPDATE operations p
        SET state = decision::operation_state, fence = p.fence + 1, unobserved = 0, held = false, lease_until = NULL,
@@ -352,7 +362,7 @@ CREATE TRIGGER executions_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON executions
 
 REVOKE EXECUTE ON FUNCTION operator_of(bytea), operator_proven(text, text[]), owner_speaks(text), operators_any(),
   others_decide(text), agreed_identity(text, text, text[]),
-  refuse_desk(bigint, text, uuid, jsonb), lock_operation(uuid), resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb),
+  refuse_desk(bigint, text, uuid, jsonb), said_of(uuid), lock_operation(uuid), resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb),
   cancel_operation(bigint, uuid, text, uuid) FROM PUBLIC;
 
 -- A person's decision is an observation too. Its verdict is empty: it proves nothing of the partner, and older programs read it as a note.

@@ -29,7 +29,7 @@ BEGIN
     GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
     GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;
     GRANT UPDATE (valid_until) ON operator_tokens TO paidonce_operator;
-    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text), lock_operation(uuid),
+    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text), said_of(uuid), lock_operation(uuid),
       resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb), cancel_operation(bigint, uuid, text, uuid) TO paidonce_operator;
     GRANT UPDATE (due_at) ON due TO paidonce_operator; -- what waits is looked up, or comes back from a pause, sooner
     GRANT INSERT ON pause_log TO paidonce_operator;

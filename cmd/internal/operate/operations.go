@@ -45,6 +45,7 @@ func (d Decision) to() ledger.State {
 type Resolution struct {
 	s        *Service
 	seen     ledger.Explanation
+	said     string // by the partner and about it; read before seen, so that nothing is bound that was not seen
 	decision Decision
 	rules    *Rules // nil = the partner is not configured here
 	reason   string
@@ -53,11 +54,15 @@ type Resolution struct {
 
 // Resolve makes the act from the operation as it stands now. rules gives what its partner declares.
 func (s *Service) Resolve(ctx context.Context, key uuid.UUID, d Decision, rules func(partner string) *Rules, reason, evidence string) (*Resolution, error) {
+	said, err := s.ledger.Said(ctx, key)
+	if err != nil {
+		return nil, denied(err)
+	}
 	e, err := s.ledger.Explain(ctx, key)
 	if err != nil {
 		return nil, denied(err)
 	}
-	return &Resolution{s: s, seen: e, decision: d, rules: rules(e.Partner), reason: reason, evidence: evidence}, nil
+	return &Resolution{s: s, seen: e, said: said, decision: d, rules: rules(e.Partner), reason: reason, evidence: evidence}, nil
 }
 
 // Seen is the operation as the act was made for it.
@@ -81,7 +86,7 @@ func (r *Resolution) Weight() Weight {
 	return Weight{Count: 1, Amounts: map[string]int64{r.seen.Amount.Currency: r.seen.Amount.Minor}, Always: true}
 }
 
-// Content is the decision and what it was taken on.
+// Content is the decision and what it was taken on: an approval does not outlive news that might have changed it.
 func (r *Resolution) Content() ([]byte, error) {
 	return json.Marshal(struct {
 		Key        string `json:"key"`
@@ -91,11 +96,12 @@ func (r *Resolution) Content() ([]byte, error) {
 		Amount     string `json:"amount"`
 		Currency   string `json:"currency"`
 		Parked     string `json:"parked_for"`
+		Said       string `json:"said"`
 		To         string `json:"to"`
 		TransferID string `json:"transfer_id,omitempty"`
 		Code       string `json:"code,omitempty"`
 		Evidence   string `json:"evidence,omitempty"`
-	}{r.Target(), r.seen.Fence, r.seen.InDoubt, r.seen.Partner, r.seen.Amount.Decimal(), r.seen.Amount.Currency, r.seen.Code, string(r.decision.to()),
+	}{r.Target(), r.seen.Fence, r.seen.InDoubt, r.seen.Partner, r.seen.Amount.Decimal(), r.seen.Amount.Currency, r.seen.Code, r.said, string(r.decision.to()),
 		r.decision.TransferID, r.decision.Code, r.evidence}, json.Deterministic(true))
 }
 
@@ -151,7 +157,7 @@ func (r *Resolution) checkWindow() error {
 
 func (r *Resolution) resolution(by Operator) (ledger.Resolution, error) {
 	content, err := r.Content()
-	return ledger.Resolution{Token: uuid.NewHash(sha256.New(), uuid.Nil, content, 8), Key: r.seen.Key, Fence: r.seen.Fence, To: r.decision.to(),
+	return ledger.Resolution{Token: uuid.NewHash(sha256.New(), uuid.Nil, content, 8), Key: r.seen.Key, Fence: r.seen.Fence, Said: r.said, To: r.decision.to(),
 		TransferID: r.decision.TransferID, Code: r.decision.Code, By: by.Name, Reason: r.reason, Evidence: r.evidence}, err
 }
 

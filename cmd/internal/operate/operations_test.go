@@ -116,6 +116,49 @@ func TestF4_RetryInDoubtNeedsALookUpAndASecondPerson(t *testing.T) {
 	}
 }
 
+// TestResolve_AnApprovalDoesNotOutliveItsEvidence: the partner speaks after both had agreed.
+func TestResolve_AnApprovalDoesNotOutliveItsEvidence(t *testing.T) {
+	d := newDesk(t, operate.Options{})
+	for verdict, decision := range map[string]operate.Decision{
+		"in_flight": {Rejected: true, Code: "not_received"}, "mismatch": {Rejected: true, Code: "not_received"}, "key_reused": {Authorized: true, TransferID: "tr_1"},
+	} {
+		key := d.operation(parkedInDoubt)
+		act := d.agreed(key, decision)
+		d.news(key, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "no_answer"}, ledger.Fact{Kind: ledger.FactLookUp, Verdict: verdict})
+		if done, err := d.do("olga", act); !errors.Is(err, operate.ErrRefused) {
+			t.Errorf("%s, what was agreed to: %+v, %v", verdict, done, err)
+		}
+		done, err := d.do("olga", d.resolution(key, decision, goodRules)) // as the command does it: made again
+		if decision.Rejected && (!errors.Is(err, operate.ErrRefused) || !strings.Contains(err.Error(), "may be executed still")) {
+			t.Errorf("%s, rejected: %+v, %v", verdict, done, err)
+		}
+		if decision.Authorized && (!errors.Is(err, operate.ErrWaiting) || !strings.Contains(string(done.Proposal.Content), verdict)) {
+			t.Errorf("%s, authorized: %+v, %v; want another proposal", verdict, done, err)
+		}
+	}
+	key := d.operation(parkedInDoubt)
+	act := d.agreed(key, operate.Decision{Rejected: true, Code: "not_received"})
+	d.news(key, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "not_found"}) // the worker goes on asking
+	if done, err := d.do("olga", act); err != nil || done.Outcome != "done" {
+		t.Errorf("no news: %+v, %v", done, err)
+	}
+}
+
+// news is what a worker records of a parked operation.
+func (d *desk) news(key uuid.UUID, facts ...ledger.Fact) {
+	d.t.Helper()
+	worker, err := ledger.Open(d.t.Context(), d.urls.Worker, ledger.Options{MaxConns: 1})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer worker.Close()
+	for _, f := range facts {
+		if result := worker.Append(d.t.Context(), []ledger.Late{{Key: key, Facts: []ledger.Fact{f}}})[0]; result.Err != nil {
+			d.t.Fatal(result.Err)
+		}
+	}
+}
+
 // TestResolve_TwoOperatorsRunTheSameAtOnce: one of them has the effect.
 func TestResolve_TwoOperatorsRunTheSameAtOnce(t *testing.T) {
 	d := newDesk(t, operate.Options{})
