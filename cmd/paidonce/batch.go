@@ -183,6 +183,10 @@ func (s *session) tellApproval(out batch.Submitted) {
 	if out.Proposal != nil {
 		until = " before " + cli.Time(out.Proposal.ExpiresAt)
 	}
+	if !out.Recovered.IsZero() {
+		s.say("the ledger was recovered at %s: a run of the same file may be missing while its jobs are delivered again, so a second person makes sure that there was none",
+			cli.Time(out.Recovered))
+	}
 	s.say("nothing is enqueued yet: a second person looks at it with `paidonce batch status %[1]s` and agrees with `paidonce batch approve %[1]s --reason ...`%[2]s; "+
 		"then this command again, or `paidonce batch resume %[1]s --reason ...`, goes on", out.Run.RunKey, until)
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // Names of the acts in the audit log.
@@ -25,6 +27,28 @@ type submitAct struct {
 	s   *Service
 	run Run
 	dry bool // the run is not on record
+	// recovered is when the ledger was recovered, if that was shortly before the run came on record: a run of the same file may be lost, while the
+	// broker delivers its jobs again. Zero = it was not.
+	recovered time.Time
+}
+
+// submission is the act that releases a run.
+func (s *Service) submission(ctx context.Context, run Run, dry bool) (*submitAct, error) {
+	a := &submitAct{s: s, run: run, dry: dry}
+	at := &run.At
+	if dry {
+		at = nil
+	}
+	var recovered *time.Time
+	err := s.db.QueryRow(ctx, `SELECT max(r.at) FROM recoveries r WHERE coalesce($1::timestamptz, now()) BETWEEN r.at AND r.at + $2::int8 * interval '1 ms'`,
+		at, queue.RedoWindow.Milliseconds()).Scan(&recovered)
+	if err != nil {
+		return nil, fmt.Errorf("look for a recovery: %w", err)
+	}
+	if recovered != nil {
+		a.recovered = *recovered
+	}
+	return a, nil
 }
 
 // Name implements operate.Act.
@@ -51,15 +75,17 @@ func (a *submitAct) Content() ([]byte, error) {
 		ContentDigest string           `json:"content_digest"`
 		Again         bool             `json:"again,omitzero"`
 		Duplicates    int              `json:"duplicates,omitzero"`
+		Recovered     string           `json:"after_recovery,omitzero"`
 	}{
 		a.run.RunKey, a.run.ID.String(), a.run.Source, a.run.Route, string(a.run.Format), stamp(a.run.NotBefore), a.run.Rows, a.run.Sums,
 		hex.EncodeToString(a.run.Digest[:]), hex.EncodeToString(a.run.ContentDigest[:]), a.run.AgainReason != "", a.run.Duplicates,
+		stamp(a.recovered),
 	}, json.Deterministic(true))
 }
 
 // Weight implements operate.Act.
 func (a *submitAct) Weight() operate.Weight {
-	return operate.Weight{Count: a.run.Rows, Amounts: a.run.Sums, Always: a.run.AgainReason != ""}
+	return operate.Weight{Count: a.run.Rows, Amounts: a.run.Sums, Always: a.run.AgainReason != "" || !a.recovered.IsZero()}
 }
 
 // Check implements operate.Checker.
@@ -157,7 +183,12 @@ func (s *Service) release(ctx context.Context, sub Submission, out *Submitted) e
 	case Cancelled:
 		return fmt.Errorf("%w by %s at %s: choose another run key", ErrCancelled, out.Run.ChangedBy, stamp(out.Run.ChangedAt))
 	}
-	done, err := s.desk.Do(ctx, operate.Request{By: sub.By, Reason: sub.Reason, Act: &submitAct{s: s, run: out.Run, dry: sub.DryRun && !out.Found}, DryRun: sub.DryRun})
+	act, err := s.submission(ctx, out.Run, sub.DryRun && !out.Found)
+	if err != nil {
+		return err
+	}
+	out.Recovered = act.recovered
+	done, err := s.desk.Do(ctx, operate.Request{By: sub.By, Reason: sub.Reason, Act: act, DryRun: sub.DryRun})
 	out.Waits, out.Proposal = done.Waits, done.Proposal
 	if err != nil || sub.DryRun {
 		return err
@@ -211,7 +242,11 @@ func (s *Service) Approve(ctx context.Context, runKey string, by operate.Operato
 	if len(proposals) == 0 {
 		return run, operate.Proposal{}, operate.ErrNoProposal
 	}
-	content, err := (&submitAct{s: s, run: run}).Content()
+	act, err := s.submission(ctx, run, false)
+	if err != nil {
+		return run, proposals[0], err
+	}
+	content, err := act.Content()
 	if err != nil {
 		return run, proposals[0], err
 	}

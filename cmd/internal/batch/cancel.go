@@ -50,8 +50,9 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	if err := a.s.endRun(ctx, a.run.ID, by.Name); err != nil {
 		return "", err
 	}
-	// Nothing is recorded any more: whoever records looks at the run under its lock.
-	if _, err := a.s.db.Exec(ctx, `DELETE FROM batch_parts WHERE run_id = $1`, a.run.ID); err != nil {
+	// Nothing is recorded any more: whoever records looks at the run under its lock. Of a run that may have been enqueued on a server that was lost,
+	// the parts stay: nobody else knows the keys under which it may have been paid.
+	if _, err := a.s.db.Exec(ctx, `DELETE FROM batch_parts p USING batch_runs r WHERE p.run_id = $1 AND r.id = $1 AND NOT (`+mayHaveBeenLost+`)`, a.run.ID); err != nil {
 		return "", fmt.Errorf("remove the parts: %w", err)
 	}
 	recorded := 0
@@ -78,15 +79,24 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	return operate.OutcomeDone, nil
 }
 
-// endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another.
+// mayHaveBeenLost is true of a run r that was there before a recovery: what was enqueued of it may be missing here.
+const mayHaveBeenLost = `r.at < (SELECT doubt_before FROM ledger_identity)`
+
+// endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another. Whether nothing was,
+// only a ledger that is at home knows, and only of runs that began there.
 func (s *Service) endRun(ctx context.Context, id uuid.UUID, by string) error {
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if err := lockRun(ctx, tx, id, false); err != nil {
 			return err
 		}
+		// Asked here, so that a transaction that began on another server is found out.
+		if err := s.ledger.Check(ctx); err != nil {
+			return err
+		}
 		// With a snapshot of its own, which holds what was recorded while we waited for the lock.
-		_, err := tx.Exec(ctx, `UPDATE batch_runs SET state = 'cancelled', changed_at = now(), changed_by = $2,
-			content_guard = CASE WHEN EXISTS (SELECT FROM batch_rows WHERE run_id = $1) THEN content_guard END WHERE id = $1 AND state <> 'cancelled'`, id, by)
+		_, err := tx.Exec(ctx, `UPDATE batch_runs r SET state = 'cancelled', changed_at = now(), changed_by = $2,
+			content_guard = CASE WHEN `+mayHaveBeenLost+` OR EXISTS (SELECT FROM batch_rows WHERE run_id = $1) THEN content_guard END
+			WHERE id = $1 AND state <> 'cancelled'`, id, by)
 		return err
 	})
 	if err != nil {

@@ -23,7 +23,14 @@
 //
 // R5 A cancelled run enqueues nothing any more, and ends what nobody has begun. What was begun, or is in doubt, goes on to its outcome.
 //
+// R6 After a recovery of the ledger, rows of runs that were there before are asked after at the partner before they are sent, and a run of that time
+// keeps its content and its parts when it is cancelled: what was enqueued of it may have been lost here, and paid.
+//
 // # What may not be relied on
+//
+// A failover that loses commits may lose a run as a whole, with its keys, while the broker still delivers its jobs. The same file submitted again is a
+// new run with new keys, and nothing here can tell. So for the time that the broker delivers again, every new run needs a second person, who makes sure
+// that the file was not submitted before.
 //
 // A pause stops the enqueueing, not what is enqueued: for that a partner, route or source is paused. A file of a run that nobody released is kept,
 // packed, until the run is cancelled.

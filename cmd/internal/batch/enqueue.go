@@ -27,6 +27,7 @@ type EnqueueOptions struct {
 // part is one part of a run that is not recorded, or not to its end.
 type part struct {
 	number, firstN, rows, recorded int
+	at                             time.Time // when it was written, by the clock of the database
 }
 
 // Enqueue makes operations of the rows of a released run, those that are none yet. It can be repeated, and run by two at once. ErrPaused,
@@ -153,9 +154,9 @@ func (e *enqueuer) recordAll(ctx context.Context, parts []part) error {
 // recordPart records what is left of one part: at once, or in slices where the rate is low, so that a pause or a cancellation is heard.
 func (e *enqueuer) recordPart(ctx context.Context, p part) error {
 	var body []byte
-	rows, err := e.s.db.Query(ctx, `SELECT body FROM batch_parts WHERE run_id = $1 AND part = $2`, e.run.ID, p.number)
+	rows, err := e.s.db.Query(ctx, `SELECT body, at FROM batch_parts WHERE run_id = $1 AND part = $2`, e.run.ID, p.number)
 	if err == nil {
-		body, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]byte])
+		body, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (b []byte, err error) { return b, row.Scan(&b, &p.at) })
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // somebody else recorded it
@@ -183,7 +184,7 @@ func (e *enqueuer) recordPart(ctx context.Context, p part) error {
 
 // recordSlice makes operations of rows, and moves the part on, in one transaction. False: somebody else has done so.
 func (e *enqueuer) recordSlice(ctx context.Context, p part, items []item) (bool, error) {
-	orders, err := e.orders(items)
+	orders, err := e.orders(p, items)
 	if err != nil {
 		return false, err
 	}
@@ -236,7 +237,7 @@ func movePart(ctx context.Context, tx pgx.Tx, run uuid.UUID, p part, rows int) (
 	return tag.RowsAffected() == 1, err
 }
 
-func (e *enqueuer) orders(items []item) ([]ledger.Order, error) {
+func (e *enqueuer) orders(p part, items []item) ([]ledger.Order, error) {
 	orders := make([]ledger.Order, len(items))
 	for i := range items {
 		row := &items[i]
@@ -247,6 +248,7 @@ func (e *enqueuer) orders(items []item) ([]ledger.Order, error) {
 		orders[i] = ledger.Order{
 			Key: row.key, Fingerprint: row.print, Source: e.run.Source, Route: row.route, Partner: partner, DebtorAccount: row.debtor, Amount: row.amount,
 			NotBefore: row.notBefore, NotAfter: row.notAfter, Payload: row.payload, Grace: e.s.opt.Grace,
+			RecordedAt: p.at, // the key tells the time of the submitter, whose clock may be fast
 		}
 	}
 	return orders, nil

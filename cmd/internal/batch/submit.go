@@ -38,6 +38,8 @@ type Submitted struct {
 	Found    bool              // it was on record before
 	Waits    bool              // a second person is, or would be, needed
 	Proposal *operate.Proposal // that it waits for
+	// Recovered is when the ledger was recovered, if the run came on record so shortly after it that a second person is needed; zero = it did not
+	Recovered time.Time
 }
 
 // Submit checks a file, puts its run on record and releases it. operate.ErrWaiting: a second person has to agree first; then the same submission,
@@ -225,14 +227,16 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, CASE WHEN $
 	return err
 }
 
-// refuseSameContent finds runs that pay, or may have paid, the same. A run that was cancelled before anything of it was enqueued paid nothing.
+// refuseSameContent finds runs that pay, or may have paid, the same. A run that was cancelled before anything of it was enqueued paid nothing; one
+// that still has parts may have, on a server that was lost.
 func (s *Service) refuseSameContent(ctx context.Context, db querier, sub Submission, content [32]byte) error {
 	if sub.AgainReason != "" {
 		return nil
 	}
 	rows, err := db.Query(ctx, `
 SELECT run_key, by, at FROM batch_runs r WHERE content_digest = $1 AND run_key <> $2
-   AND NOT (state = 'cancelled' AND NOT EXISTS (SELECT FROM batch_rows b WHERE b.run_id = r.id)) ORDER BY at LIMIT 1`, content[:], sub.RunKey)
+   AND NOT (state = 'cancelled' AND NOT EXISTS (SELECT FROM batch_rows b WHERE b.run_id = r.id)
+           AND NOT EXISTS (SELECT FROM batch_parts p WHERE p.run_id = r.id)) ORDER BY at LIMIT 1`, content[:], sub.RunKey)
 	if err != nil {
 		return fmt.Errorf("look for the same content: %w", err)
 	}
