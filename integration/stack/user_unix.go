@@ -84,6 +84,16 @@ func (id identity) own(path string) error {
 	return os.Lchown(path, id.uid, id.gid)
 }
 
+// temporary says whether a directory lies where temporary ones are made: package os, and package testing where GOTMPDIR is set.
+func temporary(dir string) bool {
+	for _, root := range []string{os.TempDir(), os.Getenv("GOTMPDIR")} {
+		if root != "" && strings.HasPrefix(dir+"/", filepath.Clean(root)+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // reach makes dir reachable for the user: directories inside the temporary directory are opened for passing through, others
 // are not ours to change.
 func (id identity) reach(dir string) error {
@@ -99,7 +109,7 @@ func (id identity) reach(dir string) error {
 		if owner, ok := info.Sys().(*syscall.Stat_t); mode&0o001 != 0 || (ok && int(owner.Uid) == id.uid && mode&0o100 != 0) {
 			continue
 		}
-		if !strings.HasPrefix(parent+"/", filepath.Clean(os.TempDir())+"/") {
+		if !temporary(parent) {
 			return fmt.Errorf("the unprivileged user that runs postgres cannot pass through %s: choose another directory, or start as an ordinary user", parent)
 		}
 		if err := os.Chmod(parent, mode.Perm()|0o011); err != nil {
