@@ -74,7 +74,9 @@ CREATE TABLE corrections (
     CONSTRAINT corrections_letter UNIQUE (stream_at, sequence),
     CONSTRAINT corrections_another_key CHECK (old_key IS NULL OR old_key <> new_key)
 );
-CREATE INDEX corrections_old_key ON corrections (old_key) WHERE old_key IS NOT NULL;
+-- One withdrawal is corrected once, however many letters say it: two corrections of it would both be paid.
+CREATE UNIQUE INDEX corrections_old_key ON corrections (old_key) WHERE old_key IS NOT NULL;
+CREATE UNIQUE INDEX corrections_old_bytes ON corrections (source, old_sha256) WHERE old_key IS NULL;
 
 -- What was done to letters. replay, discard and correct are decisions: a letter gets one, ever. A replay and a correction are committed before
 -- anything is published, and then published or failed says what came of it.
@@ -163,7 +165,64 @@ END $$;
 -- +goose StatementEnd
 REVOKE EXECUTE ON FUNCTION close_corrected_key(uuid, smallint, bytea, text, text, text, bigint, text) FROM PUBLIC;
 
+-- The key of a discarded letter is closed in the same way, with code 'discarded': its job is in the stream still, and is read again when its route
+-- is configured, or after a recovery. Only by whoever discarded the letter.
+-- +goose StatementBegin
+CREATE FUNCTION close_discarded_key(letter_of timestamptz, letter bigint, fingerprint_version smallint, fingerprint bytea, source text, route text,
+                                    account text, amount_minor bigint, currency text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  old uuid;
+  who text;
+  made bigint;
+BEGIN
+  SELECT a.key, a."by" INTO old, who FROM dead_letter_acts a WHERE a.stream_at = letter_of AND a.sequence = letter AND a.act = 'discard';
+  IF old IS NULL OR NOT operator_proven(who, '{operator,admin}') AND NOT owner_speaks(who) THEN
+    RAISE EXCEPTION 'dead letter %: nobody who is here has discarded it, or it has no key', letter USING ERRCODE = 'PO021';
+  END IF;
+  INSERT INTO operations AS o (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, outcome_at, code)
+  VALUES (old, close_discarded_key.amount_minor, close_discarded_key.fingerprint_version, close_discarded_key.fingerprint, close_discarded_key.currency,
+          close_discarded_key.source, close_discarded_key.route, account, 'cancelled', now(), 'discarded')
+  ON CONFLICT ON CONSTRAINT operations_key DO NOTHING RETURNING o.id INTO made;
+  IF made IS NULL THEN
+    RETURN false;
+  END IF;
+  INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, code) VALUES (made, gen_random_uuid(), 0, 0, 'note', '', 'discarded');
+  INSERT INTO outbox (operation_id, fence, type, code) VALUES (made, 0, 'cancelled', 'discarded');
+  RETURN true;
+END $$;
+-- +goose StatementEnd
+REVOKE EXECUTE ON FUNCTION close_discarded_key(timestamptz, bigint, smallint, bytea, text, text, text, bigint, text) FROM PUBLIC;
+
+-- Several people share one login: what is written in a person's name takes that person's token. By statement, because a plan has many letters.
+-- +goose StatementBegin
+CREATE FUNCTION refuse_unproven_rows() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM (SELECT DISTINCT a."by" AS who FROM added a) x WHERE NOT operator_proven(x.who, '{operator,admin}') AND NOT owner_speaks(x.who)) THEN
+    RAISE EXCEPTION '%: written in the name of an operator without that operator''s token', TG_TABLE_NAME USING ERRCODE = 'PO011';
+  END IF;
+  RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER dead_plans_proven AFTER INSERT ON dead_plans REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION refuse_unproven_rows();
+CREATE TRIGGER corrections_proven AFTER INSERT ON corrections REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION refuse_unproven_rows();
+CREATE TRIGGER dead_letter_acts_proven AFTER INSERT ON dead_letter_acts REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION refuse_unproven_rows();
+
 CREATE TRIGGER dead_plans_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_plans FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER dead_plan_letters_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_plan_letters FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER corrections_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON corrections FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER dead_letter_acts_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_letter_acts FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
+    GRANT EXECUTE ON FUNCTION close_discarded_key(timestamptz, bigint, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
+    GRANT SELECT (new_key, stream_at, sequence, at, route) ON corrections TO paidonce_app; -- doctor and prove count what was not published
+    GRANT SELECT (stream_at, sequence, act) ON dead_letter_acts TO paidonce_app;
+  END IF;
+END $$;
+-- +goose StatementEnd

@@ -108,15 +108,17 @@ type deadDoneRow struct {
 	Changed   int64 `json:"changed"`
 	Left      int64 `json:"left"`
 	Discarded int64 `json:"discarded"`
+	Closed    int64 `json:"keys_closed"`
+	Open      int64 `json:"keys_not_closed"` // of discarded letters
 }
 
 func (s *session) printDone(row deadDoneRow) error {
 	return cli.One(s.printer(), cli.Table[deadDoneRow]{
 		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs", "published", "published_before", "duplicate", "failed", "changed",
-			"left", "discarded"},
+			"left", "discarded", "keys_closed", "keys_not_closed"},
 		Cells: func(r deadDoneRow) []string {
 			cells := []string{r.Act, r.Target, r.Outcome, r.By, fmt.Sprint(r.Audit), r.Proposal, r.Needs}
-			for _, n := range []int64{r.Published, r.Before, r.Duplicate, r.Failed, r.Changed, r.Left, r.Discarded} {
+			for _, n := range []int64{r.Published, r.Before, r.Duplicate, r.Failed, r.Changed, r.Left, r.Discarded, r.Closed, r.Open} {
 				cells = append(cells, fmt.Sprint(n))
 			}
 			return cells
@@ -204,8 +206,11 @@ func (s *session) deadDiscard() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "discard PLAN | SEQUENCE...",
 		Short: "Decide that letters are not replayed; they stay where they are",
-		Long: "Keeps for each letter who decided, when and why. It is never replayed or corrected after that. The letter stays in the stream. When the\n" +
-			"source sends the job again it is worked: a discard is about the letter.",
+		Long: "Keeps for each letter who decided, when and why. It is never replayed or corrected after that. The letter stays in the stream, and so does its\n" +
+			"job, which would be read again when its route is configured, or after a recovery. So its key is closed: it becomes an operation that is\n" +
+			"cancelled from its beginning, with code `discarded`, and an event tells the source. The same withdrawal is never paid under that key.\n" +
+			"Not closed is the key of a letter that is no job; of one that may have been sent before a recovery; and while another letter under it asks\n" +
+			"for something else, or is being replayed. The command says how many those are, and what may still happen to them.",
 		Example: "  paidonce dead discard 17 18 --reason 'test messages of staging'\n" +
 			"  paidonce dead discard 7d2c5a90-3f1e-8b44-9a01-2f6f0b0f4a11 --reason 'the customer withdrew them, ticket 812'",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -227,12 +232,30 @@ func (s *session) deadDiscard() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return s.askDead(ctx, desk, d, c, act, func(row *deadDoneRow) { row.Discarded = act.Discarded })
+				return s.askDead(ctx, desk, d, c, act, func(row *deadDoneRow) {
+					row.Discarded, row.Closed, row.Open = act.Discarded, act.Closed, act.Contested+act.Doubtful+act.Unreadable
+					s.sayOpen(act)
+				})
 			})
 		}),
 	}
 	c = s.deskFlags(command)
 	return command
+}
+
+// sayOpen says what may still happen to letters that were discarded.
+func (s *session) sayOpen(act *dead.Discard) {
+	if n := act.Contested; n > 0 {
+		s.say("%d: the key is not closed, since another letter under it asks for something else, or a replay of it is under way. Until that one is an operation, "+
+			"the job of the discarded letter is paid when its route is configured, or after `paidonce recover`", n)
+	}
+	if n := act.Doubtful; n > 0 {
+		s.say("%d: the key is not closed, since the job is older than the last recovery and may have been sent: ask the partner", n)
+	}
+	if n := act.Unreadable; n > 0 {
+		s.say("%d: no job that can be read, so no key is closed. It is in the stream still: it is read again when its route is configured, or after "+
+			"`paidonce recover`, and becomes a dead letter again. In good form, under its key or another one, its source can still have it paid", n)
+	}
 }
 
 // discardOf reads what is to be discarded: a plan, or letters.
@@ -317,7 +340,9 @@ func (s *session) deadCorrect() *cobra.Command {
 			"by another person, who sees which members differ and the money, and may look at the letter with `paidonce dead show`. The new key is made of the\n" +
 			"letter and of what is asked for: whoever has the same correction can see by --dry-run that it has the same key. The old key is closed: it\n" +
 			"becomes an operation that is cancelled from its beginning, so that the job is not paid as well when its source sends it again. A letter\n" +
-			"without a readable key has nothing to close: tell its source before you correct it.\n" +
+			"without a readable key has nothing to close: tell its source before you correct it. One withdrawal is corrected once, however many letters it\n" +
+			"has; and not at all when it is older than the last recovery of the ledger and may have been sent. What was interrupted goes on when the same\n" +
+			"is asked for again, without another approval.\n" +
 			"Names and accounts belong into a file or standard input (--payload), since others may see the arguments of a program.",
 		Example: "  paidonce dead correct 17 --set amount=49.00 --reason 'ticket 812'\n" +
 			"  paidonce dead correct 17 --payload corrected.json --reason 'ticket 812'\n" +

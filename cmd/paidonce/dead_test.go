@@ -172,7 +172,7 @@ func (i *installation) correctsOnce() {
 	}
 	args = []string{"dead", "discard", "5", "--reason", "the customer withdrew it", "-o", "json"}
 	i.approve("ada", i.as("oscar", args...))
-	if done := decoded[deadDoneRow](t, i.okAs("oscar", args...)); done.Discarded != 1 {
+	if done := decoded[deadDoneRow](t, i.okAs("oscar", args...)); done.Discarded != 1 || done.Closed != 1 || done.Open != 0 {
 		t.Errorf("discard %+v", done)
 	}
 	if got := i.as("olga", "dead", "correct", "5", "--set", "amount=1.00", "--reason", "x"); got.code != cli.Conflict || !strings.Contains(got.errors, "discarded") {
@@ -185,7 +185,7 @@ func (i *installation) correctsOnce() {
 	if got := i.ok("", "prove", "-o", "json"); !strings.Contains(got, `"lost": 0`) || !strings.Contains(got, `"mismatched": 0`) {
 		t.Errorf("prove:\n%s", got)
 	}
-	until(t, "the event of the old key", func() bool { return i.events("cancelled") == 1 })
+	until(t, "the events of the closed keys", func() bool { return i.events("cancelled") == 2 })
 	if n := i.events("authorized"); n != 4 { // F7
 		t.Errorf("%d events of authorized operations, want 4", n)
 	}

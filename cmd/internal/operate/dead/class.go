@@ -61,7 +61,7 @@ func (c Class) same(now Class) bool {
 // classified joins what classOf needs, beside decided. o: the operation under the key. k: the letters of the key in the stream, and whether one
 // asks for something else that nobody has discarded. s: how often the key was replayed. c: whether it was replaced.
 const classified = decided + `
- LEFT JOIN LATERAL (SELECT x.id, x.state, x.fingerprint_version, x.fingerprint FROM operations x WHERE x.key = l.key LIMIT 1) o ON true
+ LEFT JOIN LATERAL (SELECT x.id, x.state, x.code, x.fingerprint_version, x.fingerprint FROM operations x WHERE x.key = l.key LIMIT 1) o ON true
  LEFT JOIN LATERAL (
    SELECT bool_or(CASE WHEN m.fingerprint <> l.fingerprint THEN (
             SELECT true FROM dead_letters n CROSS JOIN LATERAL (
@@ -86,7 +86,15 @@ func classOf(routes string) string {
 	return `CASE WHEN a.act = 'discard' THEN 'discarded' WHEN a.act = 'correct' THEN 'corrected' WHEN a.act = 'replay' THEN 'replayed'
  WHEN c.corrected THEN 'corrected' WHEN l.fingerprint IS NULL THEN 'malformed'
  WHEN o.fingerprint_version <> l.fingerprint_version THEN 'unjudged' WHEN o.fingerprint <> l.fingerprint THEN 'conflicting'
- WHEN o.state IN ('authorized', 'rejected', 'cancelled') THEN 'finished' WHEN o.id IS NOT NULL THEN 'unfinished'
+ WHEN o.state = 'cancelled' AND o.code = 'discarded' THEN 'discarded' WHEN o.state IN ('authorized', 'rejected', 'cancelled') THEN 'finished' WHEN o.id IS NOT NULL THEN 'unfinished'
  WHEN k.discarded THEN 'discarded' WHEN k.differs THEN 'conflicting' WHEN s.replays > l.replays OR k.foremost <> l.sequence THEN 'duplicate'
  WHEN l.route <> ALL (` + routes + `::text[]) THEN 'unroutable' ELSE 'replayable' END`
 }
+
+// maySent tells of l whether a claim of its key may have been lost in a failover, so that it may have been sent: the rules of the ledger's claims,
+// and what the worker that buried it has found out.
+const maySent = `coalesce((SELECT coalesce(coalesce(l.first_seen, l.at) < i.doubt_before, false) OR position('may have been sent' IN l.detail) > 0
+    OR CASE WHEN i.doubt_before > '-infinity' AND substr(l.key::text, 15, 1) = '7'
+            THEN to_timestamp(('x' || left(replace(l.key::text, '-', ''), 12))::bit(48)::bigint / 1000.0) < i.doubt_before ELSE false END
+    OR EXISTS (SELECT FROM strays y WHERE y.key = l.key)
+  FROM ledger_identity i), false)`

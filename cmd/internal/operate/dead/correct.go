@@ -1,6 +1,7 @@
 package dead
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,7 +35,8 @@ type Correct struct {
 	old     job.Job   // as it would be under the old key, for the guard
 	payload []byte
 	sum     [32]byte
-	done    bool // recorded and published
+	mine    bool // recorded, as another person has agreed
+	done    bool // and published
 }
 
 // Correct reads the letter and makes the act. The new key is made of the letter and of what is asked for, so that the same correction has the
@@ -69,8 +71,7 @@ func (d *Desk) Correct(ctx context.Context, sequence uint64, edit Edit) (*Correc
 			return nil, err
 		}
 	}
-	mine, err := a.recorded(ctx, d.db)
-	if err != nil || !mine {
+	if a.mine, err = a.recorded(ctx, d.db); err != nil || !a.mine {
 		return a, err
 	}
 	a.done, err = a.published(ctx)
@@ -167,9 +168,10 @@ func (a *Correct) Content() ([]byte, error) {
 	return raw, nil
 }
 
-// Weight is one operation, and always another person; nothing, when all of it was done before.
+// Weight is one operation, and always another person; nothing, when it is on record. Another person has agreed to it then, and what is left to do is
+// to publish it, however much later.
 func (a *Correct) Weight() operate.Weight {
-	if a.done {
+	if a.mine {
 		return operate.Weight{}
 	}
 	return operate.Weight{Count: 1, Amounts: map[string]int64{a.job.Amount.Currency: a.job.Amount.Minor}, Always: true}
@@ -186,6 +188,9 @@ func (a *Correct) Check(ctx context.Context, _ operate.Operator) error {
 	if err != nil || mine {
 		return err
 	}
+	if err := a.elsewhere(ctx); err != nil {
+		return err
+	}
 	class, err := a.d.classOfLetter(ctx, a.stream, a.entry.Sequence)
 	if err != nil {
 		return err
@@ -193,23 +198,38 @@ func (a *Correct) Check(ctx context.Context, _ operate.Operator) error {
 	if !slices.Contains(correctable(), class) {
 		return operate.Refuse(string(class), "dead letter %d: %s", a.entry.Sequence, class.Means())
 	}
-	if class != ClassMalformed {
-		return nil
-	}
-	var same, known bool
-	err = a.d.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM corrections WHERE old_sha256 = $1 AND source = $2), EXISTS (SELECT FROM operations WHERE key = $3)`,
-		a.entry.SHA256[:], a.entry.Source, a.entry.Key).Scan(&same, &known)
+	var sent, known bool
+	err = a.d.db.QueryRow(ctx, `SELECT `+maySent+`, EXISTS (SELECT FROM operations o WHERE o.key = l.key) FROM dead_letters l
+		WHERE l.stream_at = $1 AND l.sequence = $2`, a.stream, a.entry.Sequence).Scan(&sent, &known)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read what became of the key: %w", err)
-	case same:
-		return operate.Refuse("corrected_elsewhere", "dead letter %d: another letter with the same bytes was corrected; a second payment is a new withdrawal of its own",
-			a.entry.Sequence)
-	case known:
+	case sent:
+		return operate.Refuse("may_have_been_sent", "dead letter %d is older than the last recovery of the ledger, and it, or a correction of it, may have been sent: "+
+			"ask the partner; a payment that is still to be made is a new withdrawal of the source", a.entry.Sequence)
+	case known && class == ClassMalformed:
 		return operate.Refuse("key_known", "dead letter %d: its key is an operation already, sent again in good form most likely: see `paidonce ops show %s`",
 			a.entry.Sequence, a.entry.Key)
 	}
 	return nil
+}
+
+// elsewhere refuses a letter whose withdrawal was corrected in another letter: of the same key, or of the same bytes where there is no key.
+func (a *Correct) elsewhere(ctx context.Context) error {
+	var sequence uint64
+	var key uuid.UUID
+	err := a.d.db.QueryRow(ctx, `SELECT sequence, new_key FROM corrections WHERE old_key = $1 OR (old_key IS NULL AND source = $2 AND old_sha256 = $3)
+		ORDER BY at LIMIT 1`, orNil(a.entry.Key, uuid.Nil), a.job.Source, a.entry.SHA256[:]).Scan(&sequence, &key)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the corrections of the same withdrawal: %w", err)
+	case sequence == a.entry.Sequence:
+		return operate.Refuse("corrected", "dead letter %d was corrected already, as %s", sequence, key)
+	}
+	return operate.Refuse("corrected", "dead letter %d: corrected already by letter %d under key %s; a second payment is a new withdrawal of its own",
+		a.entry.Sequence, sequence, key)
 }
 
 // rower is a pool or a transaction.
@@ -236,8 +256,8 @@ func (a *Correct) recorded(ctx context.Context, from rower) (bool, error) {
 // Run records the correction and closes the old key, in one transaction; then it publishes the new job, and records that. What is missing of it
 // is made up for when it is asked for again.
 func (a *Correct) Run(ctx context.Context, by operate.Operator) (string, error) {
-	if err := a.d.inTx(ctx, func(tx pgx.Tx) error { return a.record(ctx, tx, by) }); err != nil {
-		return "", a.explain(err)
+	if err := a.d.inTxOf(ctx, by, func(tx pgx.Tx) error { return a.record(ctx, tx, by) }); err != nil {
+		return "", a.explain(ctx, err)
 	}
 	if published, err := a.published(ctx); err != nil {
 		return "", err
@@ -297,23 +317,29 @@ func (a *Correct) close(ctx context.Context, tx pgx.Tx) error {
 	if err != nil || a.Closed {
 		return err
 	}
-	var same bool
-	err = tx.QueryRow(ctx, `SELECT o.state = 'cancelled' AND coalesce(o.code, '') = 'corrected', o.fingerprint_version = $2 AND o.fingerprint = $3
-		FROM operations o WHERE o.key = $1`, a.entry.Key, fingerprint.Version, fingerprint.Sum[:]).Scan(&a.Closed, &same)
+	var same, unjudged bool
+	err = tx.QueryRow(ctx, `SELECT o.state = 'cancelled' AND coalesce(o.code, '') = 'corrected', o.fingerprint = $3, o.fingerprint_version <> $2
+		FROM operations o WHERE o.key = $1`, a.entry.Key, fingerprint.Version, fingerprint.Sum[:]).Scan(&a.Closed, &same, &unjudged)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the operation under the old key: %w", err)
 	case a.Closed:
 		return nil
+	case unjudged:
+		return operate.Refuse(string(ClassUnjudged), "dead letter %d became an operation meanwhile, or another withdrawal did under its key: %s",
+			a.entry.Sequence, ClassUnjudged.Means())
 	case same || a.entry.Fault != "":
 		return operate.Refuse("key_known", "dead letter %d became an operation meanwhile: see `paidonce ops show %s`", a.entry.Sequence, a.entry.Key)
 	}
 	return nil
 }
 
-// explain says in words what the unique index has refused.
-func (a *Correct) explain(err error) error {
-	if constraintOf(err) == "dead_letter_acts_decision" || constraintOf(err) == "corrections_letter" {
+// explain says in words what a unique index has refused.
+func (a *Correct) explain(ctx context.Context, err error) error {
+	switch constraintOf(err) {
+	case "corrections_old_key", "corrections_old_bytes", "corrections_letter", "corrections_pkey":
+		return cmp.Or(a.elsewhere(ctx), err)
+	case "dead_letter_acts_decision":
 		return operate.Refuse("decided", "something else was decided about dead letter %d meanwhile", a.entry.Sequence)
 	}
 	return err

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -160,7 +162,7 @@ func TestCorrect_WhatMayNotBeCorrected(t *testing.T) {
 	if _, err := w.agreed(first); err != nil || first.Closed || first.OldKey() != uuid.Nil {
 		t.Errorf("without a key: closed %t, %v", first.Closed, err)
 	}
-	w.refusedAs("the same bytes in another letter", w.correct(6, set("amount", "49.00")), "same bytes")
+	w.refusedAs("the same bytes in another letter", w.correct(6, set("amount", "49.00")), "corrected already by letter 5 under key "+first.Key().String())
 	conflicting := w.correct(7, set("amount", "70.00", "reference", "another one"))
 	if _, err := w.agreed(conflicting); err != nil || conflicting.Closed {
 		t.Errorf("conflicting: closed %t, %v", conflicting.Closed, err)
@@ -242,6 +244,97 @@ func TestCorrect_ARaceForTheOldKeyPaysOnce(t *testing.T) {
 	}
 }
 
+// proposed has another person agree to an act that is not run yet.
+func (w *world) proposed(act operate.Act) {
+	w.t.Helper()
+	done, err := w.do(w.olga, act)
+	if !errors.Is(err, operate.ErrWaiting) {
+		w.t.Fatalf("%s: %v, want to wait for another person", act.Name(), err)
+	}
+	_, err = w.service.Approve(w.t.Context(), w.ada, done.Proposal.ID, done.Proposal.Digest, "yes")
+	w.must(err)
+}
+
+// A source that sent a malformed job twice has two letters. Both corrections are agreed to, and both have passed Check, when they run.
+func TestCorrect_TwoLettersOfOneWithdrawalPayOnce(t *testing.T) {
+	keyed, unkeyed := payload(job.NewKey(), "49.00", "49.0"), payload(uuid.Nil, `"key":"`+uuid.Nil.String()+`",`, "")
+	for what, text := range map[string][]byte{"with a key": keyed, "without a key": unkeyed} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, dead.Options{})
+			w.bury(letter{payload: text}, letter{payload: text})
+			acts := []*dead.Correct{w.correct(1, set("amount", "49.00")), w.correct(2, set("amount", "49.00"))}
+			for _, act := range acts {
+				w.proposed(act)
+			}
+			var group sync.WaitGroup
+			failures := make([]error, len(acts))
+			for i, act := range acts {
+				group.Go(func() { _, failures[i] = w.do(w.olga, unchecked{act}) })
+			}
+			group.Wait()
+			first := slices.Index(failures, nil)
+			if first < 0 {
+				t.Fatal(failures)
+			}
+			says := fmt.Sprintf("corrected already by letter %d under key %s", first+1, acts[first].Key())
+			if err := failures[1-first]; !errors.Is(err, operate.ErrRefused) || !strings.Contains(err.Error(), says) {
+				t.Errorf("the second one: %v, want a refusal that says %q", err, says)
+			}
+			if jobs := w.jobs(); len(jobs) != 1 {
+				t.Errorf("%d jobs were published, want 1", len(jobs))
+			}
+		})
+	}
+}
+
+// During an upgrade the operation under the old key may carry a fingerprint that this program cannot compare.
+func TestCorrect_AnotherVersionOfTheFingerprintIsRefused(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	key := job.NewKey()
+	w.bury(letter{payload: payload(key)})
+	act := w.correct(1, set("amount", "48.00"))
+	w.proposed(act)
+	b := w.work(nil)
+	_, err := w.publish.Publish(t.Context(), queue.Message{Source: source, Route: route, Key: key, Payload: payload(key)})
+	w.must(err)
+	eventually(t, "paid under the old key", func() bool { return b.sends(key) == 1 })
+	w.forge(`UPDATE operations SET fingerprint_version = 99, fingerprint = sha256('another way to count')`)
+	if _, err := w.do(w.olga, unchecked{act}); !errors.Is(err, operate.ErrRefused) || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("the correction ran: %v", err)
+	}
+	if jobs := w.jobs(); len(jobs) != 1 {
+		t.Errorf("%d jobs, want the first one alone", len(jobs))
+	}
+}
+
+// Whoever shares the login cannot write in another person's name.
+func TestGuards_ActsTakeTheTokenOfTheirOperator(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	w.bury(letter{payload: payload(job.NewKey())})
+	w.freeze(dead.Filter{})
+	for what, sql := range map[string]string{
+		"a discard": `INSERT INTO dead_letter_acts (stream_at, sequence, act, by, reason) SELECT stream_at, sequence, 'discard', 'olga', 'x' FROM dead_letters`,
+		"a plan": `INSERT INTO dead_plans (id, draft, digest, at, expires_at, by, stream_at, filter, letters)
+			SELECT gen_random_uuid(), gen_random_uuid(), digest, at, expires_at, 'olga', stream_at, filter, letters FROM dead_plans`,
+	} {
+		for by, present := range map[string]operate.Operator{"nobody": {}, "another": w.oscar, "an approver": w.ada} {
+			err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
+				if err := present.Present(t.Context(), tx); err != nil {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), sql)
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "PO011") {
+				t.Errorf("%s in olga's name by %s: %v", what, by, err)
+			}
+		}
+	}
+	if _, err := w.do(w.olga, w.discard(1)); err != nil {
+		t.Errorf("by herself: %v", err)
+	}
+}
+
 // unchecked is a correction that has passed Check: what happens in the moment after it.
 type unchecked struct{ *dead.Correct }
 
@@ -277,5 +370,52 @@ func TestGuards_TheDeskItselfCannotDoMore(t *testing.T) {
 		if _, err := w.pool.Exec(t.Context(), sql, args); err == nil {
 			t.Errorf("the desk's role may do: %s", what)
 		}
+	}
+}
+
+// mute is a broker that does not answer: what it was given is published, or is not.
+type mute struct {
+	*queue.Publisher
+	publishes bool
+}
+
+func (m mute) PublishMany(ctx context.Context, ms []queue.Message) []queue.Result {
+	if m.publishes {
+		m.Publisher.PublishMany(ctx, ms)
+	}
+	return []queue.Result{{Err: queue.ErrUnconfirmed}}
+}
+
+// A correction that ends between its record and its job is somebody's: it is planned, and whoever asks for the same again finishes it.
+func TestCorrect_RecordedAndNotPublishedIsPlanned(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	w.bury(letter{payload: payload(job.NewKey(), "49.00", "49.0")}, letter{payload: payload(job.NewKey(), "49.00", "49.0")})
+	var keys []uuid.UUID
+	for i, publishes := range []bool{false, true} {
+		act, err := dead.New(w.letters, mute{w.publish, publishes}, w.pool, dead.Options{}).Correct(t.Context(), uint64(i+1), set("amount", "49.00")) //nolint:gosec // small
+		w.must(err)
+		if _, err := w.agreed(act); !errors.Is(err, queue.ErrUnconfirmed) {
+			t.Fatalf("correct: %v", err)
+		}
+		keys = append(keys, act.Key())
+	}
+	b := w.work(nil)
+	eventually(t, "the published one is paid", func() bool { return b.sends(keys[1]) == 1 })
+	if all := w.list(dead.Filter{State: dead.StatePlanned}); len(all) != 1 || all[0].Sequence != 1 {
+		t.Errorf("planned: %+v", all)
+	}
+	if groups, err := w.desk.Groups(t.Context(), dead.Filter{}); err != nil || groups[0].Count != 2 || groups[0].Undecided != 1 {
+		t.Errorf("groups: %+v, %v", groups, err)
+	}
+	w.forge(`UPDATE proposals SET at = now() - interval '2 days', expires_at = now() - interval '1 day'`)
+	for i, key := range keys {
+		act := w.correct(uint64(i+1), set("amount", "49.00")) //nolint:gosec // small
+		if done, err := w.do(w.oscar, act); err != nil || done.Outcome != "done" || act.Key() != key {
+			t.Errorf("again: %+v, %v", done, err)
+		}
+	}
+	eventually(t, "both are paid", func() bool { return b.sends(keys[0]) == 1 })
+	if all := w.list(dead.Filter{State: dead.StateCorrected}); len(all) != 2 || b.sends(keys[1]) != 1 {
+		t.Errorf("corrected: %+v; the second one was sent %d times", all, b.sends(keys[1]))
 	}
 }

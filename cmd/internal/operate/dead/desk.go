@@ -116,3 +116,13 @@ func (d *Desk) inTx(ctx context.Context, body func(pgx.Tx) error) (err error) {
 	}
 	return tx.Commit(ctx)
 }
+
+// inTxOf is inTx in the name of an operator.
+func (d *Desk) inTxOf(ctx context.Context, by operate.Operator, body func(pgx.Tx) error) error {
+	return d.inTx(ctx, func(tx pgx.Tx) error {
+		if err := by.Present(ctx, tx); err != nil {
+			return err
+		}
+		return body(tx)
+	})
+}

@@ -23,7 +23,23 @@
 // A key that is an operation already is not closed. A letter that conflicts with that operation may be corrected: it asks for something else. A
 // letter that does not decode may not: nobody can say that the operation is not the same withdrawal.
 //
+// One withdrawal is corrected once: the database keeps a key, and the bytes of a letter without one, from being corrected twice. What may have been
+// sent before the last recovery of the ledger is not corrected at all: under another key nobody would ask the partner first.
+//
+// # The key of a discard
+//
+// The job of a letter stays in the stream of jobs. A route that is configured later takes it, and a recovery has it read again, when the limit that
+// refused it may be another. So a discard closes the key in the same way, with code "discarded". It does not where
+//
+//   - another letter under the key asks for something else and is undecided, or a replay of the key is under way: it would be cancelled. Once that is
+//     an operation, the discarded job conflicts with it.
+//   - the job may have been sent before the last recovery: nobody may say that it was cancelled.
+//   - the letter is no job. Read again it becomes a dead letter again, as long as no later version of this program can read it.
+//
 // # What may not be relied on
 //
-// A discard is a decision about the letter and its copies. Upstream may send the job again, and then it is worked.
+// A discard is a decision about the letter and its copies. Upstream may send the withdrawal again under another key, and then it is worked; so it is
+// under its own key, where that is not closed.
+//
+// Nobody keeps what a correction says but whoever asks for it. One that was interrupted before it was published needs the same edit again.
 package dead

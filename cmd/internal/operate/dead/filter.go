@@ -13,7 +13,8 @@ import (
 // State is where a letter stands, read from what was done to it.
 type State string
 
-// The states. Planned: a plan that may still be begun holds it, or its replay was begun and is not confirmed.
+// The states. Planned: a plan that may still be begun holds it, or its replay was begun and is not confirmed, or its correction is on record and was
+// neither published nor worked.
 const (
 	StateNew       State = "new"
 	StatePlanned   State = "planned"
@@ -91,13 +92,14 @@ func (f Filter) args(stream time.Time) []any {
 // decided joins the one decision about a letter, and what came of it. Each is looked up by itself: to a planner that has not seen these tables grow
 // any join looks as good, also one that reads all acts for each letter.
 const decided = ` LEFT JOIN LATERAL (
-   SELECT d.act, d.plan FROM dead_letter_acts d
+   SELECT d.act, d.plan, d.key FROM dead_letter_acts d
     WHERE d.stream_at = l.stream_at AND d.sequence = l.sequence AND d.act IN ('replay', 'discard', 'correct') LIMIT 1) a ON true
  LEFT JOIN LATERAL (
    SELECT d.id FROM dead_letter_acts d WHERE d.stream_at = l.stream_at AND d.sequence = l.sequence AND d.act = 'published' LIMIT 1) p ON true `
 
 // stateOf tells where a letter stands, beside decided.
-const stateOf = `CASE a.act WHEN 'discard' THEN 'discarded' WHEN 'correct' THEN 'corrected'
+const stateOf = `CASE a.act WHEN 'discard' THEN 'discarded'
+ WHEN 'correct' THEN CASE WHEN p.id IS NULL AND (SELECT true FROM operations v WHERE v.key = a.key LIMIT 1) IS NULL THEN 'planned' ELSE 'corrected' END
  WHEN 'replay' THEN CASE WHEN p.id IS NULL THEN 'planned' ELSE 'replayed' END
  ELSE CASE WHEN (SELECT true FROM dead_plan_letters g JOIN dead_plans h ON h.draft = g.draft
                   WHERE g.sequence = l.sequence AND h.stream_at = l.stream_at AND h.expires_at > now() LIMIT 1) THEN 'planned' ELSE 'new' END END`

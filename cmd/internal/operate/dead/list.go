@@ -157,7 +157,7 @@ type Sum struct {
 }
 
 const groups = `
-WITH chosen AS (SELECT l.reason, l.detail, l.currency, l.amount_minor, l.at, a.act IS NULL OR (a.act = 'replay' AND p.id IS NULL) AS undecided
+WITH chosen AS (SELECT l.reason, l.detail, l.currency, l.amount_minor, l.at, a.act IS NULL OR (a.act = 'replay' AND p.id IS NULL) OR ` + stateOf + ` = 'planned' AS undecided
                   FROM dead_letters l` + decided + where + `)
 SELECT reason, detail, coalesce(currency, ''), count(*), least(coalesce(sum(amount_minor), 0), 9223372036854775807)::int8, min(at), max(at), count(*) FILTER (WHERE undecided)
   FROM chosen GROUP BY reason, detail, currency`

@@ -106,7 +106,7 @@ func (p *Planning) Run(ctx context.Context, by operate.Operator) (string, error)
 		return "", fmt.Errorf("make the id of a plan: %w", err)
 	}
 	plan := &Plan{By: by.Name, Stream: micros(state.Created), Filter: p.filter.text(), draft: draft}
-	err = p.d.inTx(ctx, func(tx pgx.Tx) error {
+	err = p.d.inTxOf(ctx, by, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT now(), now() + $1::int8 * interval '1 ms'`, p.d.opt.PlanTTL.Milliseconds()).Scan(&plan.At, &plan.ExpiresAt); err != nil {
 			return err
 		}

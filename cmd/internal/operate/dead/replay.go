@@ -214,14 +214,19 @@ func (r *Replay) read(ctx context.Context, chunk []replaying) (map[uint64]queue.
 	for i := range chunk {
 		sequences[i] = chunk[i].sequence
 	}
-	letters, err := r.d.letters.Read(ctx, sequences)
+	return r.d.lettersIn(ctx, r.plan, sequences)
+}
+
+// lettersIn reads letters of a plan from the stream, and refuses one that is gone.
+func (d *Desk) lettersIn(ctx context.Context, p *Plan, sequences []uint64) (map[uint64]queue.DeadLetter, error) {
+	letters, err := d.letters.Read(ctx, sequences)
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[uint64]queue.DeadLetter, len(letters))
 	for i, l := range letters {
 		if l.Sequence != sequences[i] {
-			return nil, operate.Refuse("plan_changed", "dead letter %d of plan %s is gone from the stream", sequences[i], r.plan.ID)
+			return nil, operate.Refuse("plan_changed", "dead letter %d of plan %s is gone from the stream", sequences[i], p.ID)
 		}
 		found[l.Sequence] = l
 	}
@@ -243,7 +248,7 @@ func (r *Replay) decide(ctx context.Context, by operate.Operator, chunk []replay
 	for i := range chunk {
 		sequences[i] = chunk[i].sequence
 	}
-	err = r.d.inTx(ctx, func(tx pgx.Tx) error {
+	err = r.d.inTxOf(ctx, by, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, decideReplays+classOf("$5")+` = 'replayable' ORDER BY l.sequence ON CONFLICT DO NOTHING RETURNING sequence, replay_n`,
 			r.plan.Stream, r.plan.draft, by.Name, sequences, r.d.opt.Routes)
 		if err != nil {
@@ -346,7 +351,7 @@ func (o *outcomes) add(sequence uint64, result queue.Result, code string) {
 }
 
 func (o *outcomes) record(ctx context.Context, d *Desk, p *Plan, by operate.Operator) error {
-	err := d.inTx(ctx, func(tx pgx.Tx) error {
+	err := d.inTxOf(ctx, by, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 INSERT INTO dead_letter_acts (stream_at, sequence, act, by, plan, job_sequence, duplicate, reason)
 SELECT $1, w.sequence, CASE w.code WHEN '' THEN 'published' ELSE 'failed' END, $2, $3, CASE w.code WHEN '' THEN w.job END,
