@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/paidonce/paidonce/cmd/internal/app"
+	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -42,7 +43,32 @@ func (d *doctor) database(ctx context.Context) {
 	d.limits(ctx, conn)
 	d.schema(ctx)
 	d.unfinished(ctx)
+	d.corrections(ctx, conn)
 	d.rights(ctx, conn)
+}
+
+// correctionGrace is how long a correction may take from its record to its job.
+const correctionGrace = time.Minute
+
+// corrections looks for those that were agreed to and recorded, and whose job nobody has published.
+func (d *doctor) corrections(ctx context.Context, conn *pgx.Conn) {
+	var n int64
+	var oldest *time.Time
+	err := conn.QueryRow(ctx, `SELECT count(*), min(c.at) FROM corrections c
+		WHERE c.at < now() - $1::int8 * interval '1 ms' AND NOT EXISTS (SELECT FROM operations o WHERE o.key = c.new_key) AND NOT EXISTS
+		  (SELECT FROM dead_letter_acts a WHERE a.stream_at = c.stream_at AND a.sequence = c.sequence AND a.act = 'published')`,
+		correctionGrace.Milliseconds()).Scan(&n, &oldest)
+	if err != nil {
+		return // an older schema, or a role without the right, which `prove` tells
+	}
+	row := findingRow{
+		Area: "ledger", Check: "unpublished corrections", Wanted: "none", Found: fmt.Sprint(n),
+		Advice: "look with `paidonce dead list --state planned`, and ask for the same `paidonce dead correct` again: it publishes what was agreed to",
+	}
+	if oldest != nil {
+		row.Found = fmt.Sprintf("%d, the oldest of %s", n, cli.Time(*oldest))
+	}
+	d.judge(n == 0, resultWarn, row)
 }
 
 // unreachable says why, without the address: the driver's own text repeats the URL's user and host only.

@@ -44,3 +44,30 @@ func TestDoctor_NamesWhatNobodySweeps(t *testing.T) {
 		t.Errorf("with more patience:\n%s", got.out)
 	}
 }
+
+// TestDoctor_NamesCorrectionsThatNobodyPublished: recorded, and their command was killed before the job left. A younger one may be on its way.
+func TestDoctor_NamesCorrectionsThatNobodyPublished(t *testing.T) {
+	urls := stack.Databases(t)
+	env := map[string]string{"PAIDONCE_DATABASE_URL": urls.Worker, "PAIDONCE_NATS_URL": "nats://127.0.0.1:1"}
+	if got := command(t, "", env, "doctor", "-o", "csv"); !strings.Contains(got.out, "ledger,unpublished corrections,ok,none,0") {
+		t.Errorf("without any:\n%s", got.out)
+	}
+	onDatabase(t, urls.Superuser, func(conn *pgx.Conn) {
+		for _, sql := range []string{
+			`SET session_replication_role = replica`,
+			`INSERT INTO corrections (new_key, stream_at, sequence, old_sha256, payload_sha256, source, route, amount_minor, currency, at, by)
+			 SELECT gen_random_uuid(), '2026-11-30', n, sha256(n::text::bytea), sha256('b'), 'wallet', 'gbp-fps', 1, 'GBP', now() - interval '1 hour' * (n - 1), 'olga'
+			   FROM generate_series(1, 5) n`,
+			`INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state)
+			 SELECT new_key, 1, 1, decode(repeat('00', 32), 'hex'), 'GBP', 'wallet', 'gbp-fps', 'c', 'open' FROM corrections WHERE sequence = 2`,
+			`INSERT INTO dead_letter_acts (stream_at, sequence, act, by, job_sequence, duplicate) VALUES ('2026-11-30', 3, 'published', 'olga', 1, false)`,
+		} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if got := command(t, "", env, "doctor", "-o", "csv"); !strings.Contains(got.out, `ledger,unpublished corrections,warn,none,"2, the oldest of 20`) {
+		t.Errorf("with two:\n%s", got.out)
+	}
+}

@@ -196,14 +196,16 @@ func proofTable(report prove.Report) cli.Table[prove.Report] {
 	return cli.Table[prove.Report]{
 		Columns: []string{
 			"held", "keys", "authorized", "rejected", "cancelled", "parked", "open", "dead", "twice", "lost", "orphans_ours", "orphans_theirs",
-			"mismatched", "unbalanced", "misplaced", "unannounced", "contradicted", "strays", "unproved", "outbox_pending", "jobs_pending", "transfers", "younger",
+			"mismatched", "unbalanced", "misplaced", "unannounced", "contradicted", "strays", "unproved", "outbox_pending", "jobs_pending",
+			"corrections_pending", "transfers", "younger",
 			"checked_at",
 		},
 		Cells: func(r prove.Report) []string {
 			cells := []string{fmt.Sprint(r.Held)}
 			for _, n := range []int64{
 				r.Keys, r.Authorized, r.Rejected, r.Cancelled, r.Parked, r.Open, r.Dead, r.Twice, r.Lost, r.OrphansOurs, r.OrphansTheirs,
-				r.Mismatched, r.Unbalanced, r.Misplaced, r.Unannounced, r.Contradicted, r.Strays, r.Unproved, r.OutboxPending, r.JobsPending, r.Transfers, r.Younger,
+				r.Mismatched, r.Unbalanced, r.Misplaced, r.Unannounced, r.Contradicted, r.Strays, r.Unproved, r.OutboxPending, r.JobsPending,
+				r.CorrectionsPending, r.Transfers, r.Younger,
 			} {
 				cells = append(cells, fmt.Sprint(n))
 			}

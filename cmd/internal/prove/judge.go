@@ -19,6 +19,8 @@ type file struct {
 	said      byte    // events in the stream
 	paid      []paidRecord
 	strays    []strayRecord
+
+	corrects, published bool // it is the new key of a correction, whose job was published
 }
 
 type jobRecord struct {
@@ -80,6 +82,8 @@ func readFile(of id, records [][]byte) *file {
 		case recordPaid:
 			byEndToEnd := body.boolean()
 			f.paid = append(f.paid, paidRecord{readTransfer(&body), byEndToEnd})
+		case recordCorrection:
+			f.corrects, f.published = true, body.boolean()
 		case recordStray:
 			f.strays = append(f.strays, strayRecord{number: body.number(), verdict: body.text(), transferID: body.text()})
 		}
@@ -120,6 +124,13 @@ func (r *run) judgeMessages(f *file) {
 	case queued && f.operation == nil && keyed:
 		r.book.Keys++
 		r.book.Open++
+	case f.corrects && f.operation == nil && len(f.jobs)+len(f.dead) == 0 && f.published:
+		r.book.Keys++
+		r.book.find(f.finding(KindLost, "its job, the correction of a dead letter, was published, and there is neither message nor operation nor dead letter"))
+	case f.corrects && f.operation == nil && len(f.jobs)+len(f.dead) == 0:
+		r.book.Keys++
+		r.book.Open++
+		r.book.CorrectionsPending++
 	}
 }
 

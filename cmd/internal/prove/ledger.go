@@ -97,7 +97,42 @@ func (r *run) readLedger(ctx context.Context) (err error) {
 	if err := r.readStrays(ctx, tx); err != nil {
 		return fmt.Errorf("read the strays: %w", err)
 	}
+	if err := r.readCorrections(ctx, tx); err != nil {
+		return fmt.Errorf("read the corrections: %w", err)
+	}
 	return nil
+}
+
+// readCorrections spills the new keys of corrections that are no operations: their jobs are in the queue, or dead letters again, or were never
+// published, and then the correction owns the withdrawal.
+func (r *run) readCorrections(ctx context.Context, tx pgx.Tx) error {
+	var there, may bool
+	err := tx.QueryRow(ctx, `SELECT c IS NOT NULL, coalesce(has_column_privilege(c, 'new_key', 'SELECT') AND has_column_privilege(c, 'route', 'SELECT')
+		  AND has_column_privilege(to_regclass('dead_letter_acts'), 'act', 'SELECT'), false)
+		FROM to_regclass('corrections') c`).Scan(&there, &may)
+	if err != nil || !there {
+		return err
+	}
+	if !may {
+		r.note("corrections of dead letters were not read, this role may not: connect as paidonce_app, paidonce_reader or paidonce_operator, after `paidonce migrate up`")
+		return nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT c.new_key, c.route, EXISTS (SELECT FROM dead_letter_acts a WHERE a.stream_at = c.stream_at AND a.sequence = c.sequence AND a.act = 'published')
+		  FROM corrections c WHERE c.at >= $1 AND NOT EXISTS (SELECT FROM operations o WHERE o.key = c.new_key)`, r.Since)
+	if err != nil {
+		return err
+	}
+	var key pgtype.UUID
+	var route string
+	var published bool
+	_, err = pgx.ForEachRow(rows, []any{&key, &route, &published}, func() error {
+		if !r.wantsRoute(route) {
+			return nil
+		}
+		return r.byKey.add(key.Bytes, fields{recordCorrection}.boolean(published))
+	})
+	return err
 }
 
 // pages reads operations page by page, each with its rows of the other tables.

@@ -16,6 +16,7 @@ const (
 	recordEvent
 	recordPaid
 	recordStray
+	recordCorrection
 )
 
 // announcements lists the types of events that are judged; what an operation published is one bit each, in this order.

@@ -3,8 +3,10 @@ package prove_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -282,6 +284,45 @@ func TestI12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(3, 0) // the schema before has no such table, and may still be proved
+}
+
+// A correction of a dead letter is on record before its job is published: then it is the only place of its key.
+func TestI12_CorrectionThatWasNotPublishedIsCounted(t *testing.T) {
+	w := usual(t)
+	database, options := w.clone()
+	correction := func(n int, route string) string {
+		return fmt.Sprintf(`INSERT INTO corrections (new_key, stream_at, sequence, old_sha256, payload_sha256, source, route, amount_minor, currency, by)
+			VALUES ('%s', '2026-11-30', %d, sha256('%d'), sha256('b'), 'wallet', '%s', 1, 'GBP', 'olga')`, key(n), n, n, route)
+	}
+	wants := func(open, corrections int64, findings ...string) {
+		t.Helper()
+		r := w.prove(options)
+		w.finds(r, findings...)
+		if r.Open != open || r.CorrectionsPending != corrections {
+			t.Errorf("%d open, %d corrections pending; want %d, %d", r.Open, r.CorrectionsPending, open, corrections)
+		}
+	}
+	w.damage(database, correction(20, "gbp-fps"), correction(21, "gbp-fps"), correction(1, "gbp-fps")) // the last one is an operation
+	wants(3, 2)
+	w.damage(database, `INSERT INTO dead_letter_acts (stream_at, sequence, act, by, job_sequence, duplicate) VALUES ('2026-11-30', 21, 'published', 'olga', 1, false)`)
+	wants(2, 1, "lost "+key(21).String()+": its job, the correction of a dead letter, was published, and there is neither message nor operation nor dead letter")
+	options.Partner = "southbank"
+	if r := w.prove(options); r.CorrectionsPending != 0 {
+		t.Errorf("another partner: %d corrections pending", r.CorrectionsPending)
+	}
+	options.Partner = ""
+	conn := w.superuser(database)
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), `REVOKE ALL ON corrections FROM paidonce_app, paidonce_reader`); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.prove(options); r.CorrectionsPending != 0 || !strings.Contains(fmt.Sprint(r.Notes), "corrections of dead letters were not read") {
+		t.Errorf("without the right: %+v", r)
+	}
+	if _, err := conn.Exec(t.Context(), `DROP TABLE corrections`); err != nil {
+		t.Fatal(err)
+	}
+	wants(1, 0) // the schema before has no such table, and may still be proved
 }
 
 func TestB20_TwoTransfersUnderOneKeyAreFound(t *testing.T) {

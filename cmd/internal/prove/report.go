@@ -96,13 +96,14 @@ type Report struct {
 	Strays        int64 `json:"strays"`
 	Unproved      int64 `json:"unproved"`
 
-	OutboxPending int64     `json:"outbox_pending"`
-	JobsPending   int64     `json:"jobs_pending"`     // accepted by a gateway or a batch, and not published yet: the ledger owns them
-	Transfers     int64     `json:"transfers"`        // read from the statements
-	Younger       int64     `json:"younger"`          // transfers of operations after the cut, left for the next run
-	CheckedAt     time.Time `json:"checked_at"`       // the cut
-	Since         time.Time `json:"since,omitzero"`   // older operations were not judged
-	Partner       string    `json:"partner,omitzero"` // the only one that was judged
+	OutboxPending      int64     `json:"outbox_pending"`
+	JobsPending        int64     `json:"jobs_pending"`        // accepted by a gateway or a batch, and not published yet: the ledger owns them
+	CorrectionsPending int64     `json:"corrections_pending"` // of dead letters, agreed to and never published: whoever began them has to finish
+	Transfers          int64     `json:"transfers"`           // read from the statements
+	Younger            int64     `json:"younger"`             // transfers of operations after the cut, left for the next run
+	CheckedAt          time.Time `json:"checked_at"`          // the cut
+	Since              time.Time `json:"since,omitzero"`      // older operations were not judged
+	Partner            string    `json:"partner,omitzero"`    // the only one that was judged
 
 	Findings []Finding `json:"findings"` // the worst first, at most Options.Findings
 	Notes    []string  `json:"notes,omitzero"`
