@@ -135,6 +135,44 @@ END $$;
 CREATE CONSTRAINT TRIGGER batch_parts_lost AFTER DELETE ON batch_parts DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION refuse_lost_part();
 
+-- What a cancellation may do to operations it does here: to those of a run that is cancelled, under a line of the audit log that was written for it
+-- and has no result yet, with its operator's token. It takes the rows of a run in pages, and the row decides: what was begun goes on.
+-- +goose StatementBegin
+CREATE FUNCTION cancel_run_rows(run uuid, after integer, most integer, token uuid, OUT seen integer, OUT last integer, OUT ended integer)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  ids bigint[];
+  of_source text;
+BEGIN
+  SELECT r.source INTO of_source FROM batch_runs r WHERE r.id = run AND r.state = 'cancelled'
+     AND (owner_speaks('database:' || session_user)
+          OR EXISTS (SELECT FROM audit l WHERE l.act = 'batch_cancel' AND l.target = r.run_key AND operator_proven(l."by", '{operator,admin}')
+                        AND NOT EXISTS (SELECT FROM audit_results x WHERE x.audit_id = l.id)));
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'cancel_run_rows: without a line of the audit log, or without its operator''s token' USING ERRCODE = 'PO023';
+  END IF;
+  SELECT array_agg(p.operation_id), count(*), max(p.n) INTO ids, seen, last
+    FROM (SELECT b.n, b.operation_id FROM batch_rows b WHERE b.run_id = run AND b.n > after ORDER BY b.n LIMIT most) p;
+  WITH locked AS MATERIALIZED ( -- in the order of their keys, as every statement over many rows does
+    SELECT o.id FROM operations o WHERE o.id = ANY(ids) AND o.state = 'open' AND NOT o.in_doubt AND o.source = of_source ORDER BY o.key FOR UPDATE
+  ), cancelled AS (
+    UPDATE operations o SET state = 'cancelled', outcome_at = now(), held = false, code = 'run_cancelled', lease_until = NULL
+      FROM locked l WHERE o.id = l.id AND o.state = 'open' AND NOT o.in_doubt
+    RETURNING o.id, o.fence
+  ), note AS (
+    INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, code) SELECT id, token, 0, fence, 'note', '', 'run_cancelled' FROM cancelled
+  ), event AS (
+    INSERT INTO outbox (operation_id, fence, type, code) SELECT id, fence, 'cancelled', 'run_cancelled' FROM cancelled
+  ), forgotten AS (
+    DELETE FROM due USING cancelled c WHERE due.operation_id = c.id
+  )
+  DELETE FROM unpublished_jobs u USING cancelled c WHERE u.operation_id = c.id;
+  -- With those of an earlier try.
+  SELECT count(*) INTO ended FROM operations o WHERE o.id = ANY(ids) AND o.state = 'cancelled' AND o.code = 'run_cancelled';
+END $$;
+-- +goose StatementEnd
+REVOKE EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid) FROM PUBLIC;
+
 CREATE TRIGGER batch_runs_kept BEFORE DELETE OR TRUNCATE ON batch_runs FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER batch_parts_kept BEFORE TRUNCATE ON batch_parts FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER batch_rows_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON batch_rows FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();

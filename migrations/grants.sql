@@ -48,9 +48,8 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_batch') THEN
     GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
-    GRANT UPDATE (state, held, lease_until, outcome_at, code) ON operations TO paidonce_batch; -- to cancel what nobody has begun
-    GRANT INSERT ON observations, outbox TO paidonce_batch;
-    GRANT DELETE ON due TO paidonce_batch;
+    GRANT INSERT ON outbox TO paidonce_batch;
+    GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid) TO paidonce_batch; -- what nobody has begun, and nothing else of an operation
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
     GRANT INSERT ON batch_runs, batch_parts, batch_rows TO paidonce_batch;
     GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;

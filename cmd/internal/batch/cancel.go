@@ -11,16 +11,14 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 )
 
-// codeCancelled is the reason that the operations of a cancelled run end with.
-const codeCancelled = "run_cancelled"
-
-const cancelPage = 4096
+// cancelPage is how many operations are cancelled at once.
+const cancelPage = 1024
 
 // Ended says what a cancellation came to.
 type Ended struct {
 	Run       Run
 	Never     int // rows that are never enqueued
-	Cancelled int // operations that nobody had begun, ended now
+	Cancelled int // operations that nobody had begun, ended by the cancellation
 	Left      int // rows whose operations were begun, or are in doubt, or had their outcome before
 }
 
@@ -57,20 +55,16 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	}
 	recorded := 0
 	for after := 0; ; {
-		keys, last, err := a.s.keysAfter(ctx, a.run.ID, after, cancelPage)
-		if err != nil {
-			return "", err
-		}
-		if len(keys) == 0 {
-			break
-		}
-		n, err := a.s.ledger.CancelManyIfOpen(ctx, keys, codeCancelled)
-		a.ended.Cancelled += n
+		page, err := a.s.cancelRows(ctx, a.run.ID, by, after)
 		if err != nil {
 			return operate.OutcomePartial, err
 		}
-		recorded += len(keys)
-		after = last
+		if page.seen == 0 {
+			break
+		}
+		a.ended.Cancelled += page.ended
+		recorded += page.seen
+		after = page.last
 	}
 	a.ended.Never, a.ended.Left = a.run.Rows-recorded, recorded-a.ended.Cancelled
 	if a.ended.Left > 0 {
@@ -116,18 +110,26 @@ func lockRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, shared bool) error {
 	return err
 }
 
-// keysAfter reads the keys of rows behind n, in the order of the rows.
-func (s *Service) keysAfter(ctx context.Context, run uuid.UUID, n, limit int) (keys []uuid.UUID, last int, err error) {
-	rows, err := s.db.Query(ctx, `SELECT b.n, o.key FROM (SELECT n, operation_id FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) b
-		JOIN operations o ON o.id = b.operation_id ORDER BY b.n`, run, n, limit)
+// cancelledPage says what became of some rows of a cancelled run.
+type cancelledPage struct{ seen, last, ended int }
+
+// cancelRows ends the operations of rows behind n that nobody works on, in the order of the rows, with the proof of whoever cancels. Once more, it
+// tells the same.
+func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Operator, n int) (page cancelledPage, err error) {
+	var last *int
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if err := by.Present(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT seen, last, ended FROM cancel_run_rows($1, $2, $3, $4)`, run, n, cancelPage, uuid.New()).Scan(&page.seen, &last, &page.ended)
+	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("read the keys of a run: %w", err)
+		return page, fmt.Errorf("cancel operations of a run: %w", err)
 	}
-	var key uuid.UUID
-	if _, err := pgx.ForEachRow(rows, []any{&last, &key}, func() error { keys = append(keys, key); return nil }); err != nil {
-		return nil, 0, fmt.Errorf("read the keys of a run: %w", err)
+	if last != nil {
+		page.last = *last
 	}
-	return keys, last, nil
+	return page, nil
 }
 
 // Cancel ends a run: what is not enqueued never will be, and what nobody has begun ends. It can be repeated.

@@ -512,3 +512,40 @@ func TestSubmit_EveryRowArrivesAsItStands(t *testing.T) {
 		WHERE rises IS NOT false`)
 	w.want(rows, `SELECT (counts ->> 'GBP')::int8 FROM batch_runs`)
 }
+
+// TestCancel_NeedsWhoeverCancels: whoever has the password of `paidonce batch` and no operator's token changes nothing of an operation.
+func TestCancel_NeedsWhoeverCancels(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	ctx := t.Context()
+	run, other := w.submit("run-1", csvRows(3)), w.submit("run-2", csvRows(2))
+	w.enqueue(run)
+	w.enqueue(other)
+	for _, sql := range []string{
+		`UPDATE operations SET state = 'cancelled', code = 'x'`, `UPDATE operations SET lease_until = now()`, `DELETE FROM due`,
+		`INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict) SELECT id, gen_random_uuid(), 0, 0, 'note', '' FROM operations`,
+	} {
+		w.refused("42501", sql)
+	}
+	cancelRows := `SELECT cancel_run_rows($1, 0, 100, gen_random_uuid())`
+	w.refused("PO023", cancelRows, run.ID)
+	if _, err := w.pool.Exec(ctx, `UPDATE batch_runs SET state = 'cancelled', changed_by = 'olga' WHERE id = $1`, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.refused("PO023", cancelRows, run.ID)
+	if _, err := w.cancelRows(ctx, run.ID, w.people["olga"], 0); err == nil {
+		t.Error("an operator cancels without a line of the audit log")
+	}
+	w.want(5, `SELECT count(*) FROM operations WHERE state = 'open'`)
+	for range 2 { // an interrupted one is told the same when it is repeated
+		if ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month"); err != nil || ended.Cancelled != 3 || ended.Left != 0 || ended.Never != 0 {
+			t.Errorf("cancel: %+v, %v", ended, err)
+		}
+	}
+	if _, err := w.cancelRows(ctx, run.ID, w.people["olga"], 0); err == nil {
+		t.Error("a line that has its result is used again")
+	}
+	w.want(2, `SELECT count(*) FROM operations WHERE state = 'open'`)
+	w.want(3, `SELECT count(*) FROM outbox WHERE type = 'cancelled' AND code = 'run_cancelled'`)
+	w.want(3, `SELECT count(*) FROM observations WHERE kind = 'note' AND code = 'run_cancelled'`)
+	w.want(4, `SELECT (SELECT count(*) FROM due) + (SELECT count(*) FROM unpublished_jobs)`)
+}
