@@ -213,16 +213,3 @@ CREATE TRIGGER dead_plans_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_plans
 CREATE TRIGGER dead_plan_letters_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_plan_letters FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER corrections_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON corrections FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER dead_letter_acts_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON dead_letter_acts FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
-
--- +goose StatementBegin
-DO $$
-BEGIN
-  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
-    GRANT EXECUTE ON FUNCTION close_discarded_key(timestamptz, bigint, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
-  END IF;
-  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
-    GRANT SELECT (new_key, stream_at, sequence, at, route) ON corrections TO paidonce_app; -- doctor and prove count what was not published
-    GRANT SELECT (stream_at, sequence, act) ON dead_letter_acts TO paidonce_app;
-  END IF;
-END $$;
--- +goose StatementEnd

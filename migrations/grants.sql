@@ -69,7 +69,12 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON dead_letters TO paidonce_operator;
     GRANT SELECT, INSERT ON dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_operator;
     GRANT INSERT, UPDATE, DELETE ON leases TO paidonce_operator; -- that one replay of a plan runs at a time
-    GRANT EXECUTE ON FUNCTION close_corrected_key(uuid, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
+    GRANT EXECUTE ON FUNCTION close_corrected_key(uuid, smallint, bytea, text, text, text, bigint, text),
+      close_discarded_key(timestamptz, bigint, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
+    GRANT SELECT (new_key, stream_at, sequence, at, route) ON corrections TO paidonce_app; -- doctor and prove count what was not published
+    GRANT SELECT (stream_at, sequence, act) ON dead_letter_acts TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT SELECT ON dead_letters, dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_reader;
