@@ -395,21 +395,27 @@ func (s *session) batchCancel() *cobra.Command {
 
 func (s *session) batchReport() *cobra.Command {
 	audience, out := string(batch.ForPeople), ""
+	var c *change
 	command := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Write what became of every row, as CSV",
 		Long: "Writes the columns of the file and, for each row, its key, state, transfer id and reason; partial while the run goes on. For people, cells\n" +
 			"that a spreadsheet would take for formulas begin with an apostrophe; --for machine leaves every byte. Exit code 6: some rows are\n" +
-			"rejected or parked. The report holds names and account numbers.",
-		Example: "  paidonce batch report 2026-11-payroll > november-report.csv\n  paidonce batch report 2026-11-payroll --for machine --out november.csv",
-		Args:    exactly(1, "one run key"),
+			"rejected or parked. The report shows names and account numbers: who asked for it, and why, is written into the audit log first.",
+		Example: "  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' > november-report.csv\n" +
+			"  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' --for machine --out november.csv",
+		Args: exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if audience != string(batch.ForPeople) && audience != string(batch.ForMachine) {
 				return cli.Exit(cli.Usage, errors.New("--for must be people or machine"))
 			}
-			return s.withBatches(ctx, func(b batches) error { return s.reportRun(ctx, b, args[0], batch.Audience(audience), out) })
+			if err := c.complete(); err != nil {
+				return err
+			}
+			return s.withBatches(ctx, func(b batches) error { return s.reportRun(ctx, b, c, args[0], batch.Audience(audience), out) })
 		}),
 	}
+	c = s.changeFlags(command)
 	command.Flags().StringVar(&audience, "for", audience, "people or machine")
 	command.Flags().StringVar(&out, "out", "", "file to write; it must not be there yet (default: standard output)")
 	s.must(command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"people", "machine"}, cobra.ShellCompDirectiveNoFileComp)))
@@ -417,12 +423,12 @@ func (s *session) batchReport() *cobra.Command {
 	return command
 }
 
-func (s *session) reportRun(ctx context.Context, b batches, runKey string, audience batch.Audience, name string) (err error) {
-	if !b.by.Has(operate.RoleOperator) && !b.by.Has(operate.RoleApprover) {
-		return fmt.Errorf("%w: a report shows names and accounts, and needs the role %s or %s", operate.ErrNotPermitted, operate.RoleOperator, operate.RoleApprover)
-	}
+func (s *session) reportRun(ctx context.Context, b batches, c *change, runKey string, audience batch.Audience, name string) (err error) {
 	status, err := b.Status(ctx, runKey)
 	if err != nil {
+		return err
+	}
+	if _, err := b.Do(ctx, c.request(b.by, operate.Reveal("batch run "+runKey))); err != nil {
 		return err
 	}
 	out := s.stdout

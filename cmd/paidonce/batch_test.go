@@ -133,18 +133,28 @@ func TestJourneyOfABatch(t *testing.T) {
 // reportsOfABatch: for people formulas are harmless, machines get every byte, and who has no role gets neither.
 func (i *installation) reportsOfABatch(dir string) {
 	i.t.Helper()
-	people, machine := i.batch("olga", "report", runKey), filepath.Join(dir, "report.csv")
+	report := func(who string, args ...string) said {
+		return i.batch(who, append([]string{"report", "--reason", "reconciliation"}, args...)...)
+	}
+	wantCode(i.t, i.batch("olga", "report", runKey), cli.Usage, "--reason")
+	wantCode(i.t, report("vera", runKey), cli.NotAllowed)
+	wantCode(i.t, report("ada", runKey), cli.NotAllowed)
+	people, machine := report("olga", runKey), filepath.Join(dir, "report.csv")
 	wantCode(i.t, people, cli.OK, `"row_ref","debtor_account","amount","currency","name","iban","reference","row","line","key"`, `"'=Formula"`, `"authorized"`, canaryIBAN)
 	if !regexp.MustCompile(`"e-2","[^"]+","20\.50","GBP","'=Formula","[^"]+","[^"]+","2","3","[0-9a-f-]{36}","authorized","","[^"]+","","20`).MatchString(people.out) {
 		i.t.Errorf("report:\n%s", people.out)
 	}
-	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "machine", "--out", machine), cli.OK)
+	wantCode(i.t, report("olga", runKey, "--for", "machine", "--out", machine), cli.OK)
 	text, err := os.ReadFile(machine)
 	if err != nil || !strings.Contains(string(text), `"=Formula"`) {
 		i.t.Errorf("%v:\n%s", err, text)
 	}
-	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "machine", "--out", machine), cli.Failure)
-	wantCode(i.t, i.batch("vera", "report", runKey), cli.NotAllowed)
-	wantCode(i.t, i.batch("olga", "report", runKey, "--for", "cats"), cli.Usage)
-	wantCode(i.t, i.batch("olga", "report", "nothing"), cli.NotFound)
+	wantCode(i.t, report("olga", runKey, "--for", "machine", "--out", machine), cli.Failure)
+	wantCode(i.t, report("olga", runKey, "--for", "cats"), cli.Usage)
+	wantCode(i.t, report("olga", "nothing"), cli.NotFound)
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Batch}
+	audited := command(i.t, "", env, "audit", "list", "--target", "batch run "+runKey, "-o", "csv").out
+	if shown, refused := strings.Count(audited, ",reveal,"), strings.Count(audited, ",refused"); shown != 5 || refused != 2 || strings.Contains(people.errors, "audit") {
+		i.t.Errorf("%d lines of the audit log, %d of them refused; want 5 and 2:\n%s", shown, refused, audited)
+	}
 }

@@ -337,11 +337,12 @@ func needs() map[string]string {
 	for _, path := range []string{
 		"worker", "gateway", "run", "migrate up", "migrate status", "enqueue", "ops list", "ops show", "ops explain", "dead list", "dead show", "events tail", "operators list",
 		"proposals list", "proposals show", "audit list", "partners", "doctor", "prove", "config check", "config reference", "recover", "version", "completion", "help",
-		"batch check", "batch status", "batch report",
+		"batch check", "batch status",
 	} {
 		table[path] = ""
 	}
-	for _, path := range []string{"pause", "resume", "ops lookup", "ops resolve", "ops cancel", "dead plan", "dead replay", "dead discard", "dead correct", "dead reindex", "purge", "batch submit", "batch pause", "batch resume", "batch cancel"} {
+	for _, path := range []string{"pause", "resume", "ops lookup", "ops resolve", "ops cancel", "dead plan", "dead replay", "dead discard", "dead correct", "dead reindex", "purge", "batch submit", "batch pause", "batch resume", "batch cancel",
+		"batch report"} {
 		table[path] = "operator"
 	}
 	for _, path := range []string{"proposals approve", "proposals decline", "batch approve"} {
