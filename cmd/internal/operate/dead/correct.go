@@ -205,8 +205,8 @@ func (a *Correct) Check(ctx context.Context, _ operate.Operator) error {
 	case err != nil:
 		return fmt.Errorf("read what became of the key: %w", err)
 	case sent:
-		return operate.Refuse("may_have_been_sent", "dead letter %d is older than the last recovery of the ledger, and it, or a correction of it, may have been sent: "+
-			"ask the partner; a payment that is still to be made is a new withdrawal of the source", a.entry.Sequence)
+		return operate.Refuse("may_have_been_sent", "dead letter %d, or a correction of it, may have been sent before the last recovery of the ledger, or before one "+
+			"that is still to be made (`paidonce doctor`): ask the partner; a payment that is still to be made is a new withdrawal of the source", a.entry.Sequence)
 	case known && class == ClassMalformed:
 		return operate.Refuse("key_known", "dead letter %d: its key is an operation already, sent again in good form most likely: see `paidonce ops show %s`",
 			a.entry.Sequence, a.entry.Key)

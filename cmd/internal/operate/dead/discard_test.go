@@ -97,6 +97,7 @@ func TestDoubt_IsNeitherClosedNorCorrected(t *testing.T) {
 		"an older job":           {"", `UPDATE ledger_identity SET doubt_before = now() - interval '30 min'`},
 		"a warning":              {"no consumer covers the subject; it may have been sent: ask", `SELECT 1`},
 		"evidence for that key":  {"", `INSERT INTO strays (key, claim_token, n, kind, verdict) SELECT key, gen_random_uuid(), 0, 'verdict', 'authorized' FROM dead_letters`},
+		"a ledger that moved":    {"", `UPDATE ledger_identity SET timeline = 0`},
 		"a key of an older time": {"young", `UPDATE ledger_identity SET doubt_before = '2026-11-01'; UPDATE dead_letters SET key = '01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11'`},
 	} {
 		t.Run(what, func(t *testing.T) {
