@@ -168,18 +168,18 @@ func TestRecover_AnOrderThatLayHereIsAskedAfterFirst(t *testing.T) {
 func TestAcceptBulk_BeforeAndAfterShareTheTransaction(t *testing.T) {
 	db, l := bulkLedger(t)
 	ctx := context.Background()
-	pause := func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO pauses (scope, name, reason, by) VALUES ('all', '', 'r', 'b')`)
+	mark := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ('test', gen_random_uuid(), now())`)
 		return err
 	}
-	_, done, err := l.AcceptBulk(ctx, ledger.Bulk{Orders: bulkOrders(2), Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return false, pause(ctx, tx) }})
+	_, done, err := l.AcceptBulk(ctx, ledger.Bulk{Orders: bulkOrders(2), Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return false, mark(ctx, tx) }})
 	if done || err != nil {
 		t.Errorf("done %v, err %v: Before did not want it", done, err)
 	}
 	failed := errors.New("after")
 	_, done, err = l.AcceptBulk(ctx, ledger.Bulk{
 		Orders: bulkOrders(2),
-		Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return true, pause(ctx, tx) },
+		Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return true, mark(ctx, tx) },
 		After: func(context.Context, pgx.Tx, []ledger.BulkRow) error {
 			return fmt.Errorf("%w: %w", failed, context.Canceled)
 		},
@@ -187,9 +187,9 @@ func TestAcceptBulk_BeforeAndAfterShareTheTransaction(t *testing.T) {
 	if done || !errors.Is(err, failed) {
 		t.Errorf("done %v, err %v: After failed", done, err)
 	}
-	db.wantCount(0, "rows of transactions that were given up", `SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM pauses)`)
-	mustBulk(t, l, ledger.Bulk{Orders: bulkOrders(2), Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return true, pause(ctx, tx) }})
-	db.wantCount(3, "rows", `SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM pauses)`)
+	db.wantCount(0, "rows of transactions that were given up", `SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM leases)`)
+	mustBulk(t, l, ledger.Bulk{Orders: bulkOrders(2), Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return true, mark(ctx, tx) }})
+	db.wantCount(3, "rows", `SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM leases)`)
 }
 
 func TestCancelManyIfOpen_EndsOnlyWhatNobodyHasBegun(t *testing.T) {

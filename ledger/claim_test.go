@@ -318,7 +318,7 @@ func TestClaim_PausedScopesHoldAndResumeBringsBack(t *testing.T) {
 			if e := explain(t, db.Ledger, w); e.HeldReason != "paused" || len(e.Paused) != 1 || e.Paused[0].Reason != "bank holiday" || e.Paused[0].By != "ann" {
 				t.Errorf("held %q, pauses %+v", e.HeldReason, e.Paused)
 			}
-			if err := db.Resume(ctx, c.scope, c.name, "over", "bob"); err != nil {
+			if err := db.person().Resume(ctx, c.scope, c.name, "over", "bob"); err != nil {
 				t.Fatal(err)
 			}
 			db.wantCount(1, "brought back", `SELECT count(*) FROM due JOIN operations o ON o.id = operation_id
@@ -348,7 +348,7 @@ func TestPause_KeepsTheFirstReasonAndResumeNeedsAPause(t *testing.T) {
 	if err != nil || len(pauses) != 1 || pauses[0].Reason != "first" || pauses[0].Scope != ledger.ScopeRoute || pauses[0].Name != "gbp-fps" || pauses[0].At.IsZero() {
 		t.Errorf("pauses %+v, err %v", pauses, err)
 	}
-	if err := db.Resume(ctx, ledger.ScopeRoute, "eur-sct", "why", "ann"); err == nil || !strings.Contains(err.Error(), "not paused") {
+	if err := db.person().Resume(ctx, ledger.ScopeRoute, "eur-sct", "why", "ann"); err == nil || !strings.Contains(err.Error(), "not paused") {
 		t.Errorf("resume of what is not paused: %v", err)
 	}
 	db.wantCount(2, "pause log: each reason once", `SELECT count(*) FROM pause_log`)
@@ -483,7 +483,7 @@ func TestResume_DoesNotWaitForWhatIsAtWork(t *testing.T) {
 	if _, err := tx.Exec(ctx, `SELECT FROM due WHERE operation_id = (SELECT min(operation_id) FROM due) FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Resume(ctx, ledger.ScopeAll, "", "over", "ann"); err != nil {
+	if err := db.person().Resume(ctx, ledger.ScopeAll, "", "over", "ann"); err != nil {
 		t.Errorf("resume beside a locked row: %v", err)
 	}
 	db.wantCount(2, "brought back", `SELECT count(*) FROM due WHERE due_at < now() + interval '1 min'`)

@@ -333,7 +333,7 @@ func TestC11_NothingReliesOnTheSession(t *testing.T) {
 	use("unpublished", err)
 	use("mark published", l.MarkPublished(ctx, []int64{events[0].Ref}))
 	use("pause", l.Pause(ctx, ledger.ScopeAll, "", "why", "ann"))
-	use("resume", l.Resume(ctx, ledger.ScopeAll, "", "why", "ann"))
+	use("resume", db.person().Resume(ctx, ledger.ScopeAll, "", "why", "ann"))
 	_, err = l.Gauges(ctx)
 	use("gauges", err)
 	_, _, err = l.List(ctx, ledger.Filter{})
@@ -370,14 +370,15 @@ func TestPrepared_OnlyWhereTheConnectionIsDirect(t *testing.T) {
 // TestBounds_AReadThatIsHeldUpEnds: whoever only looks is not held up for ever, and says so before its caller gives up.
 func TestBounds_AReadThatIsHeldUpEnds(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
-	l := db.another(ledger.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
+	l := db.as(db.urls.Owner, ledger.Options{MaxConns: 1, LockTimeout: 100 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer func() { cancel() }()
 	parked := newWish()
 	mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, parked), "unclear", false, verdict("not_executed")))
-	retry := ledger.Resolution{Key: parked.Key, Fence: explain(t, db.Ledger, parked).Fence, To: ledger.StateOpen, Token: parked.Key}
+	retry := ledger.Resolution{Key: parked.Key, Fence: explain(t, db.Ledger, parked).Fence, To: ledger.StateOpen, Token: parked.Key, Said: "verdict not_executed"}
 	looks := map[string]func() error{
 		"a resolution":     func() error { return l.CheckResolution(ctx, retry) },
+		"what was said":    func() error { _, err := l.Said(ctx, parked.Key); return err },
 		"pauses":           func() error { _, err := l.Pauses(ctx); return err },
 		"closures":         func() error { _, err := l.Closures(ctx); return err },
 		"unpublished jobs": func() error { _, _, err := l.CountUnpublishedJobs(ctx); return err },

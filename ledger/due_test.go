@@ -493,7 +493,7 @@ func TestRecover_DoubtSurvivesAPause(t *testing.T) {
 	late := newWishAt(time.Now().Add(-time.Hour))
 	late.NotBefore = time.Now().Add(time.Hour)
 	wantAnswer(t, db.Ledger, late, ledger.Held)
-	if err := db.Resume(ctx, ledger.ScopeAll, "", "over", "ann"); err != nil {
+	if err := db.person().Resume(ctx, ledger.ScopeAll, "", "over", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	db.exec(`UPDATE operations SET held = false, code = NULL WHERE key = $1`, late.Key)

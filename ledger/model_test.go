@@ -197,7 +197,7 @@ func (m *model) late(op *modelled, got ledger.RecordResult, transferID string) {
 		m.Fatalf("late news %q: %+v, want %s in %s", transferID, got, want, op.state)
 	}
 	if want == ledger.LateContradicted { // it has paused the partner, which another test looks at
-		if err := m.db.Resume(context.Background(), ledger.ScopePartner, "northbank", "model", "model"); err != nil && !strings.Contains(err.Error(), "not paused") {
+		if err := m.db.person().Resume(context.Background(), ledger.ScopePartner, "northbank", "model", "model"); err != nil && !strings.Contains(err.Error(), "not paused") {
 			m.Fatal(err)
 		}
 	}

@@ -30,7 +30,7 @@ type Pause struct {
 	At     time.Time `json:"at"`
 }
 
-// ByWorker is who pauses when no person does. byOlderProgram is what older programs wrote of a contradicted outcome.
+// ByWorker is who pauses when no person does. byOlderProgram is what older programs wrote of a contradicted outcome. No person has such a name.
 const (
 	ByWorker       = "worker"
 	byOlderProgram = "paidonce"
@@ -45,6 +45,9 @@ const (
 	PausedOurFunds     = "our_funds"            // our float at the partner is empty
 	PausedOurLimits    = "our_limits"
 )
+
+// ProgramNames lists what programs write where a person's name stands.
+func ProgramNames() []string { return []string{ByWorker, byOlderProgram} }
 
 // DoubtReasons lists the reasons that leave money in doubt.
 func DoubtReasons() []string {
@@ -66,6 +69,18 @@ WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) 
 INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4
  WHERE EXISTS (SELECT FROM p) OR NOT EXISTS (
        SELECT FROM pause_log l WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND l.reason = $3 AND l.by = $4 AND l.id > `+lastResume+`)`, scope, name, reason, by)
+	if err != nil {
+		return fmt.Errorf("pause %s %s: %w", scope, name, err)
+	}
+	return nil
+}
+
+// PauseUnder is Pause by a person, under a line of the audit log.
+func (l *Ledger) PauseUnder(ctx context.Context, under Line, scope Scope, name, reason, by string) error {
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
+		b.Queue(`SELECT pause_scope($1, $2, $3, $4, $5)`, under.Line, scope, name, reason, by)
+	})
 	if err != nil {
 		return fmt.Errorf("pause %s %s: %w", scope, name, err)
 	}
@@ -98,30 +113,35 @@ const (
 	resumePoll   = 20 * time.Millisecond
 )
 
-// Resume ends a pause and brings back what it held, spread over half a minute so that the partner is not flooded. A claim that began before
-// the pause ended may still hold its operation after it, so Resume waits for such claims and looks a second time. ErrNotPaused: nothing
-// was paused there.
+// Resume is ResumeUnder by who owns the tables, and needs no line.
 func (l *Ledger) Resume(ctx context.Context, scope Scope, name, reason, by string) error {
+	return l.ResumeUnder(ctx, Line{}, scope, name, reason, by)
+}
+
+// ResumeUnder ends a pause, under a line of the audit log, and brings back what it held, spread over half a minute so that the partner is not
+// flooded. A claim that began before the pause ended may still hold its operation after it, so it waits for such claims and looks a second time.
+// ErrNotPaused: nothing was paused there.
+func (l *Ledger) ResumeUnder(ctx context.Context, under Line, scope Scope, name, reason, by string) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*(l.opt.StatementTimeout+silence)) // four trips
 	defer cancel()
-	var ended string
-	err := l.pool.QueryRow(ctx, `
-WITH p AS (DELETE FROM pauses WHERE scope = $1 AND name = $2 RETURNING scope),
-     log AS (INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'resume', $3, $4 FROM p)
-SELECT pg_current_xact_id()::text FROM p`, scope, name, reason, by).Scan(&ended)
-	if errors.Is(err, pgx.ErrNoRows) { // or the reply to an earlier try was lost: what it should have brought back comes now
-		return errors.Join(fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused), l.bringBack(ctx, scope, name))
-	}
+	var ended *string
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
+		b.Queue(`SELECT resume_scope($1, $2, $3, $4, $5)`, under.Line, scope, name, reason, by).QueryRow(func(row pgx.Row) error { return row.Scan(&ended) })
+	})
 	if err != nil {
 		return fmt.Errorf("resume %s %s: %w", scope, name, err)
 	}
-	if err := l.bringBack(ctx, scope, name); err != nil {
+	if ended == nil { // or the reply to an earlier try was lost: what it should have brought back comes now
+		return errors.Join(fmt.Errorf("resume %s %s: %w", scope, name, ErrNotPaused), l.bringBack(ctx, under, scope, name))
+	}
+	if err := l.bringBack(ctx, under, scope, name); err != nil {
 		return err
 	}
-	if err := l.awaitOlderThan(ctx, ended); err != nil {
+	if err := l.awaitOlderThan(ctx, *ended); err != nil {
 		return err
 	}
-	return l.bringBack(ctx, scope, name)
+	return l.bringBack(ctx, under, scope, name)
 }
 
 // awaitOlderThan returns when every transaction older than xact has ended. It waits no longer than a claim's statement may take.
@@ -145,23 +165,13 @@ func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
 	return nil
 }
 
-func (l *Ledger) bringBack(ctx context.Context, scope Scope, name string) error {
+func (l *Ledger) bringBack(ctx context.Context, under Line, scope Scope, name string) error {
 	_, err := onceMore(ctx, []Scope{scope}, func(ctx context.Context, _ []Scope) ([]Scope, error) {
-		return nil, l.bringBackOnce(ctx, scope, name)
+		return nil, l.inOneTrip(ctx, func(b *pgx.Batch) {
+			b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
+			b.Queue(`SELECT bring_back($1, $2, $3, $4)`, under.Line, scope, name, resumeSpread.Milliseconds())
+		})
 	})
-	return err
-}
-
-func (l *Ledger) bringBackOnce(ctx context.Context, scope Scope, name string) error {
-	_, err := l.pool.Exec(ctx, `
-WITH free AS ( -- what is locked is at work; waiting for it in an order of our own could deadlock with a batch of records
-  SELECT d.operation_id FROM due d JOIN operations o ON o.id = d.operation_id
-   WHERE o.held AND d.due_at > now() + $3::int8 * interval '1 ms'
-     AND ($1 = 'all' OR ($1 = 'partner' AND d.partner = $2) OR ($1 = 'route' AND o.route = $2) OR ($1 = 'source' AND o.source = $2))
-     FOR UPDATE OF d SKIP LOCKED
-)
-UPDATE due d SET due_at = now() + random() * $3 * interval '1 ms' FROM free f WHERE d.operation_id = f.operation_id`,
-		scope, name, resumeSpread.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("bring back held operations: %w", err)
 	}

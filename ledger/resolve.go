@@ -228,7 +228,7 @@ func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err e
 }
 
 func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (bool, error) {
-	if _, err := tx.Exec(ctx, `SELECT set_config('paidonce.proof', $1, true), lock_operation($2)`, r.Under.Proof, r.Key); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT set_config('paidonce.proof', $1, true), lock_operation($2, $3)`, r.Under.Proof, r.Under.Line, r.Key); err != nil {
 		return false, err
 	}
 	var p proved // read after the lock was got, so that nothing it rests on is older
@@ -266,19 +266,15 @@ func (l *Ledger) CancelUnder(ctx context.Context, under Line, key uuid.UUID, cod
 	return results[0], nil
 }
 
-// AskNow makes the look-up of a parked operation, or the next step of an open one, due at once, so that a worker asks the partner with its own
-// credentials. It says when the operation was last observed; zero = never.
-func (l *Ledger) AskNow(ctx context.Context, key uuid.UUID) (last time.Time, err error) {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
-	var state State
-	err = l.pool.QueryRow(ctx, `
-WITH found AS (
-  SELECT o.id, o.state, (SELECT max(at) FROM observations x WHERE x.operation_id = o.id) AS last FROM operations o WHERE o.key = $1
-), asked AS (
-  UPDATE due d SET due_at = now() FROM found f WHERE d.operation_id = f.id AND f.state IN ('open', 'parked') AND d.due_at > now()
-)
-SELECT state, last FROM found`, key).Scan(&state, timeOrZero{&last})
+// AskNow makes the look-up of a parked operation, or the next step of an open one, due at once, under a line of the audit log, so that a worker
+// asks the partner with its own credentials. It says when the operation was last observed; zero = never.
+func (l *Ledger) AskNow(ctx context.Context, under Line, key uuid.UUID) (last time.Time, err error) {
+	err = l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT (SELECT max(at) FROM observations x WHERE x.operation_id = o.id) FROM operations o WHERE o.key = $1`, key).
+			QueryRow(func(row pgx.Row) error { return row.Scan(timeOrZero{&last}) })
+		b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
+		b.Queue(`SELECT ask_operation($1, $2)`, under.Line, key)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}

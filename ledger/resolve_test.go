@@ -128,7 +128,8 @@ func TestF1_RetryKeepsAttemptsFirstSendAndEvidence(t *testing.T) {
 		`UPDATE attempts SET at = now()`, `DELETE FROM attempts`, `UPDATE observations SET verdict = ''`, `DELETE FROM observations`, `DELETE FROM entries`,
 		`UPDATE payloads SET body = ''`, `DELETE FROM pause_log`, `TRUNCATE observations`, `INSERT INTO operations DEFAULT VALUES`,
 		`INSERT INTO observations (operation_id) VALUES (1)`, `INSERT INTO entries (operation_id) VALUES (1)`, `INSERT INTO outbox (operation_id) VALUES (1)`,
-		`UPDATE due SET parked = false`, `DELETE FROM due`,
+		`UPDATE due SET parked = false`, `UPDATE due SET due_at = now()`, `DELETE FROM due`, `DELETE FROM pauses`,
+		`INSERT INTO pauses (scope, name, reason, by) VALUES ('route', 'x', 'x', 'worker')`, `INSERT INTO pause_log (scope, name, act, reason, by) VALUES ('route', 'x', 'resume', 'x', 'ann')`,
 	} {
 		refused(t, desk, insufficientRight, sql)
 	}
@@ -256,14 +257,13 @@ func TestResolve_TwoDecisionsAtOnce(t *testing.T) {
 func TestAskNow_MakesTheLookUpDue(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := park(t, db, true, verdict("unknown"))
-	desk := db.as(db.urls.Desk, ledger.Options{})
-	if last, err := desk.AskNow(context.Background(), w.Key); err != nil || last.IsZero() {
+	if last, err := db.person().AskNow(context.Background(), ledger.Line{}, w.Key); err != nil || last.IsZero() {
 		t.Errorf("last %v, %v", last, err)
 	}
 	if work, err := db.LookAtParked(context.Background(), "northbank", 10); err != nil || len(work) != 1 || work[0].Claim.Key != w.Key {
 		t.Errorf("looked at %+v, %v", work, err)
 	}
-	if _, err := desk.AskNow(context.Background(), uuid.New()); !errors.Is(err, ledger.ErrNotFound) {
+	if _, err := db.person().AskNow(context.Background(), ledger.Line{}, uuid.New()); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("unknown key: %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func TestPause_ForDoubtIsSeenBeneathAPersonsPause(t *testing.T) {
 	pause(ledger.PausedDoubtLimit, ledger.ByWorker)
 	want("beneath maintenance", ledger.PausedDoubtLimit, ledger.PausedMismatch)
 	db.wantCount(5, "pause log: each reason once", `SELECT count(*) FROM pause_log`)
-	if err := db.Resume(ctx, ledger.ScopePartner, "northbank", "cured", "ada"); err != nil {
+	if err := db.person().Resume(ctx, ledger.ScopePartner, "northbank", "cured", "ada"); err != nil {
 		t.Fatal(err)
 	}
 	want("resumed")

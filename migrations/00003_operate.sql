@@ -6,7 +6,7 @@
 
 -- +goose Up
 CREATE TABLE operators (
-    name        text COLLATE "C" PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+    name        text COLLATE "C" PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$' AND name NOT IN ('worker', 'paidonce')), -- programs
     roles       text[] NOT NULL CHECK (cardinality(roles) > 0 AND roles <@ ARRAY['viewer', 'operator', 'approver', 'admin']),
     made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     made_by     text NOT NULL CHECK (made_by <> ''),
@@ -147,13 +147,18 @@ END $$;
 CREATE TRIGGER audit_proven BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION refuse_unproven();
 CREATE TRIGGER proposals_proven BEFORE INSERT ON proposals FOR EACH ROW EXECUTE FUNCTION refuse_unproven();
 
--- A result is written by whoever wrote the line. A token that ran out in between must not leave an act without its result.
+-- A result is written by whoever wrote the line. A token that ran out in between must not leave an act without its result, so it still tells whose
+-- line it is.
 -- +goose StatementBegin
 CREATE FUNCTION refuse_result() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM audit WHERE id = NEW.audit_id AND by = NEW."by") THEN
     RAISE EXCEPTION 'audit_results: a result belongs to a line of the same operator' USING ERRCODE = 'PO011';
+  END IF;
+  IF NOT EXISTS (SELECT FROM operator_tokens t WHERE t.operator = NEW."by" AND t.digest = sha256(decode(coalesce(current_setting('paidonce.proof', true), ''), 'hex')))
+     AND NOT owner_speaks(NEW."by") THEN
+    RAISE EXCEPTION 'audit_results: written in the name of an operator without that operator''s token' USING ERRCODE = 'PO011';
   END IF;
   RETURN NEW;
 END $$;
@@ -242,7 +247,7 @@ BEGIN
   IF NOT operator_proven(NEW."by", '{}')
      OR NOT EXISTS (SELECT FROM proposals p JOIN approvals a ON a.proposal_id = p.id JOIN audit l ON l.id = NEW.audit_id
                      WHERE p.id = NEW.proposal_id AND a.decision = 'approved' AND a."by" <> p."by" AND p.expires_at > clock_timestamp()
-                       AND p.digest = NEW.digest AND a.digest = NEW.digest AND l.digest = NEW.digest AND l.proposal_id = p.id AND l."by" = NEW."by") THEN
+                       AND p.digest = NEW.digest AND a.digest = NEW.digest AND l.digest = NEW.digest AND l.proposal_id = p.id AND l."by" = NEW."by" AND l.act = p.act) THEN
     RAISE EXCEPTION 'executions: only what another person has approved, unchanged and in time' USING ERRCODE = 'PO014';
   END IF;
   RETURN NEW;
@@ -250,26 +255,29 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER executions_guard BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION refuse_execution();
 
--- What the desk may do to an operation it does through the functions below: under a line of the audit log that was written for it and has no
--- result yet, with its operator's token, and, where money may have moved, as another person has approved it.
+-- What the desk may do to an operation, or to a pause, it does through the functions below: under a line of the audit log that was written for it
+-- and has no result yet, with its operator's token, and, where money may have moved, as another person has approved that very act. Gives the
+-- operator; NULL for who owns the tables, and needs no function.
 -- +goose StatementBegin
-CREATE FUNCTION refuse_desk(line bigint, what text, on_key uuid, wanted jsonb) RETURNS void
+CREATE FUNCTION refuse_desk(line bigint, what text, upon text, wanted jsonb) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
   l record;
 BEGIN
   IF owner_speaks('database:' || session_user) THEN
-    RETURN; -- who owns the tables needs no function
+    RETURN NULL;
   END IF;
   SELECT a."by" AS who, a.proposal_id INTO l FROM audit a
-   WHERE a.id = line AND a.act = what AND a.target = on_key::text AND NOT EXISTS (SELECT FROM audit_results r WHERE r.audit_id = a.id);
+   WHERE a.id = line AND a.act = what AND a.target = upon AND NOT EXISTS (SELECT FROM audit_results r WHERE r.audit_id = a.id);
   IF NOT FOUND OR NOT operator_proven(l.who, '{operator,admin}') THEN
     RAISE EXCEPTION '%: without a line of the audit log, or without its operator''s token', what USING ERRCODE = 'PO011';
   END IF;
   IF wanted IS NOT NULL AND NOT EXISTS (SELECT FROM executions e JOIN proposals p ON p.id = e.proposal_id
-                                         WHERE e.proposal_id = l.proposal_id AND convert_from(p.content, 'UTF8')::jsonb @> wanted) THEN
+                                         WHERE e.proposal_id = l.proposal_id AND p.act = what AND p.target = upon
+                                           AND convert_from(p.content, 'UTF8')::jsonb @> wanted) THEN
     RAISE EXCEPTION '%: not as another person has approved it', what USING ERRCODE = 'PO014';
   END IF;
+  RETURN l.who;
 END $$;
 -- +goose StatementEnd
 -- What has been said of an operation, each word once: what a person's decision rests on. That the partner found nothing, or did not answer, is
@@ -283,8 +291,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-CREATE FUNCTION lock_operation(on_key uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+CREATE FUNCTION lock_operation(line bigint, on_key uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
+  PERFORM refuse_desk(line, 'resolve', on_key::text, NULL);
   PERFORM FROM operations WHERE key = on_key FOR UPDATE;
 END $$;
 -- +goose StatementEnd
@@ -300,7 +309,7 @@ BEGIN
   IF NOT FOUND OR decision NOT IN ('authorized', 'rejected', 'open') THEN
     RETURN false;
   END IF;
-  PERFORM refuse_desk(line, 'resolve', on_key, CASE WHEN decision <> 'open' OR o.in_doubt THEN
+  PERFORM refuse_desk(line, 'resolve', on_key::text, CASE WHEN decision <> 'open' OR o.in_doubt THEN
     jsonb_strip_nulls(jsonb_build_object('key', on_key, 'fence', seen, 'to', decision, 'transfer_id', nullif(transfer, ''), 'code', nullif(why, ''), 'said', said_of(on_key))) END);
   WITH resolved AS (
     UPDATE operations p
@@ -336,7 +345,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
   cancelled boolean;
 BEGIN
-  PERFORM refuse_desk(line, 'cancel', on_key, NULL);
+  PERFORM refuse_desk(line, 'cancel', on_key::text, NULL);
   WITH ended AS (
     UPDATE operations SET state = 'cancelled', outcome_at = now(), held = false, code = why, lease_until = NULL
      WHERE key = on_key AND state = 'open' AND NOT in_doubt RETURNING id, fence
@@ -352,6 +361,71 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- A worker asks the partner sooner.
+-- +goose StatementBegin
+CREATE FUNCTION ask_operation(line bigint, on_key uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  PERFORM refuse_desk(line, 'look_up', on_key::text, NULL);
+  UPDATE due d SET due_at = now() FROM operations o WHERE o.key = on_key AND d.operation_id = o.id AND o.state IN ('open', 'parked') AND d.due_at > now();
+END $$;
+-- +goose StatementEnd
+-- Pausing what is paused keeps the first reason; a further one is logged. who counts for the owner of the tables alone.
+-- +goose StatementBegin
+CREATE FUNCTION pause_scope(line bigint, on_scope text, named text, why text, who text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  person text := coalesce(refuse_desk(line, 'pause', btrim(on_scope || ' ' || named), NULL), who);
+  fresh boolean;
+BEGIN
+  INSERT INTO pauses (scope, name, reason, by) VALUES (on_scope, named, why, person) ON CONFLICT DO NOTHING;
+  fresh := FOUND;
+  INSERT INTO pause_log (scope, name, act, reason, by) SELECT on_scope, named, 'pause', why, person
+   WHERE fresh OR NOT EXISTS (SELECT FROM pause_log l WHERE l.scope = on_scope AND l.name = named AND l.act = 'pause' AND l.reason = why AND l."by" = person
+                                 AND l.id > coalesce((SELECT max(r.id) FROM pause_log r WHERE r.scope = on_scope AND r.name = named AND r.act = 'resume'), 0));
+END $$;
+-- +goose StatementEnd
+-- What a worker has paused because money is in doubt, also beneath a person's pause, an approver resumes. Gives the transaction; NULL: nothing
+-- was paused there.
+-- +goose StatementBegin
+CREATE FUNCTION resume_scope(line bigint, on_scope text, named text, why text, who text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  person text := refuse_desk(line, 'resume', btrim(on_scope || ' ' || named), NULL);
+BEGIN
+  DELETE FROM pauses WHERE scope = on_scope AND name = named;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  IF person IS NOT NULL AND NOT operator_proven(person, '{approver,admin}') AND EXISTS (
+       SELECT FROM pause_log l WHERE l.scope = on_scope AND l.name = named AND l.act = 'pause'
+          AND (l."by" = 'worker' AND l.reason IN ('mismatch', 'contradicted outcome', 'invariant_violation', 'doubt_limit')
+               OR l."by" = 'paidonce' AND l.reason = 'contradicted outcome')
+          AND l.id > coalesce((SELECT max(r.id) FROM pause_log r WHERE r.scope = on_scope AND r.name = named AND r.act = 'resume'), 0)) THEN
+    RAISE EXCEPTION 'resume: money is in doubt there, so an approver resumes' USING ERRCODE = 'PO011';
+  END IF;
+  INSERT INTO pause_log (scope, name, act, reason, by) VALUES (on_scope, named, 'resume', why, coalesce(person, who));
+  RETURN pg_current_xact_id()::text;
+END $$;
+-- +goose StatementEnd
+-- What a pause held comes back, spread so that the partner is not flooded. What is locked is at work; waiting for it in an order of our own could
+-- deadlock with a batch of records.
+-- +goose StatementBegin
+CREATE FUNCTION bring_back(line bigint, on_scope text, named text, spread_ms bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  PERFORM refuse_desk(line, 'resume', btrim(on_scope || ' ' || named), NULL);
+  WITH free AS (
+    SELECT d.operation_id FROM due d JOIN operations o ON o.id = d.operation_id
+     WHERE o.held AND d.due_at > now() + spread_ms * interval '1 ms' AND NOT EXISTS (SELECT FROM pauses p WHERE p.scope = on_scope AND p.name = named)
+       AND (on_scope = 'all' OR (on_scope = 'partner' AND d.partner = named) OR (on_scope = 'route' AND o.route = named)
+            OR (on_scope = 'source' AND o.source = named))
+       FOR UPDATE OF d SKIP LOCKED
+  )
+  UPDATE due d SET due_at = now() + random() * spread_ms * interval '1 ms' FROM free f WHERE d.operation_id = f.operation_id;
+END $$;
+-- +goose StatementEnd
+
 CREATE TRIGGER operators_kept BEFORE DELETE OR TRUNCATE ON operators FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER operator_tokens_kept BEFORE DELETE OR TRUNCATE ON operator_tokens FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
 CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_erasure();
@@ -362,8 +436,9 @@ CREATE TRIGGER executions_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON executions
 
 REVOKE EXECUTE ON FUNCTION operator_of(bytea), operator_proven(text, text[]), owner_speaks(text), operators_any(),
   others_decide(text), agreed_identity(text, text, text[]),
-  refuse_desk(bigint, text, uuid, jsonb), said_of(uuid), lock_operation(uuid), resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb),
-  cancel_operation(bigint, uuid, text, uuid) FROM PUBLIC;
+  refuse_desk(bigint, text, text, jsonb), said_of(uuid), lock_operation(bigint, uuid), resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb),
+  cancel_operation(bigint, uuid, text, uuid), ask_operation(bigint, uuid), pause_scope(bigint, text, text, text, text),
+  resume_scope(bigint, text, text, text, text), bring_back(bigint, text, text, bigint) FROM PUBLIC;
 
 -- A person's decision is an observation too. Its verdict is empty: it proves nothing of the partner, and older programs read it as a note.
 -- Not validated: every row was good under the narrower rule, and reading them all would hold the table.

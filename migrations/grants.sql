@@ -1,5 +1,25 @@
 -- Rights of the application's roles (deploy/postgres/roles.sql makes them). Applied after every migration; a role that is not there is left out,
--- so that a laptop with one superuser works too. What is not granted here is refused: above all UPDATE and DELETE on evidence.
+-- so that a laptop with one superuser works too. What is not granted here is refused: above all UPDATE and DELETE on evidence. So what an
+-- earlier version of this file granted is taken back first, in the same transaction.
+DO $$
+DECLARE
+  r record;
+BEGIN
+  FOR r IN SELECT CASE WHEN c.relkind = 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::regclass AS what, g.rolname
+             FROM pg_class c JOIN pg_roles g ON g.rolname IN ('paidonce_app', 'paidonce_reader', 'paidonce_operator', 'paidonce_batch')
+            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+              AND c.relowner = (SELECT relowner FROM pg_class WHERE oid = 'operations'::regclass)
+              AND (EXISTS (SELECT FROM aclexplode(c.relacl) x WHERE x.grantee = g.oid)
+                   OR EXISTS (SELECT FROM pg_attribute a CROSS JOIN LATERAL aclexplode(a.attacl) x WHERE a.attrelid = c.oid AND x.grantee = g.oid))
+           UNION ALL
+           SELECT 'FUNCTION ' || p.oid::regprocedure, g.rolname
+             FROM pg_proc p JOIN pg_roles g ON g.rolname IN ('paidonce_app', 'paidonce_reader', 'paidonce_operator', 'paidonce_batch')
+            WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = (SELECT relowner FROM pg_class WHERE oid = 'operations'::regclass)
+              AND EXISTS (SELECT FROM aclexplode(p.proacl) x WHERE x.grantee = g.oid)
+  LOOP
+    EXECUTE format('REVOKE ALL ON %s FROM %I', r.what, r.rolname);
+  END LOOP;
+END $$;
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
@@ -8,7 +28,7 @@ BEGIN
     GRANT UPDATE (state, in_doubt, held, unobserved, epoch, settlement, fence, claim_token, lease_until, first_sent_at, outcome_at,
                   contradicted_at, partner, credential, partner_key, transfer_id, code) ON operations TO paidonce_app;
     GRANT SELECT, INSERT, UPDATE, DELETE ON due, outbox, unpublished_jobs, leases TO paidonce_app;
-    GRANT SELECT, INSERT, DELETE ON pauses TO paidonce_app;
+    GRANT SELECT, INSERT ON pauses TO paidonce_app; -- a program stops; a person lets go on
     GRANT SELECT ON ledger_identity, recoveries, goose_db_version TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
@@ -17,8 +37,8 @@ BEGIN
       recoveries, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
   END IF;
 END $$;
--- Operators: what the desk (command line, console) does in the name of a person. It writes nothing of an operation but through functions that ask
--- for the line of the audit log, the token and the approval.
+-- Operators: what the desk (command line, console) does in the name of a person. It writes nothing of an operation, nor of a pause, but through
+-- functions that ask for the line of the audit log, the token and the approval.
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
@@ -29,11 +49,10 @@ BEGIN
     GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
     GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;
     GRANT UPDATE (valid_until) ON operator_tokens TO paidonce_operator;
-    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text), said_of(uuid), lock_operation(uuid),
-      resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb), cancel_operation(bigint, uuid, text, uuid) TO paidonce_operator;
-    GRANT UPDATE (due_at) ON due TO paidonce_operator; -- what waits is looked up, or comes back from a pause, sooner
-    GRANT INSERT ON pause_log TO paidonce_operator;
-    GRANT INSERT, DELETE ON pauses TO paidonce_operator;
+    GRANT EXECUTE ON FUNCTION operator_of(bytea), operators_any(), others_decide(text), said_of(uuid), lock_operation(bigint, uuid),
+      resolve_operation(bigint, uuid, integer, text, text, text, uuid, jsonb), cancel_operation(bigint, uuid, text, uuid),
+      ask_operation(bigint, uuid), pause_scope(bigint, text, text, text, text), resume_scope(bigint, text, text, text, text),
+      bring_back(bigint, text, text, bigint) TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT SELECT ON operators, audit, audit_results, proposals, approvals, executions, closures TO paidonce_reader;

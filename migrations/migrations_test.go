@@ -51,6 +51,31 @@ func TestUp_ByFourProcessesAtOnce(t *testing.T) {
 	check(t, urls.Worker, nil)
 }
 
+// TestUp_TakesBackWhatEarlierVersionsGranted, also by column, and what is granted today stays.
+func TestUp_TakesBackWhatEarlierVersionsGranted(t *testing.T) {
+	urls, owner := empty(t)
+	if err := migrations.Up(context.Background(), urls.Owner, nil); err != nil {
+		t.Fatal(err)
+	}
+	granted := `SELECT count(*) FROM information_schema.role_column_grants WHERE grantee LIKE 'paidonce%' AND table_schema = 'public' AND grantor <> grantee`
+	var before, after int
+	if err := owner.QueryRow(context.Background(), granted).Scan(&before); err != nil || before < 100 {
+		t.Fatalf("%d granted, %v", before, err)
+	}
+	exec(t, owner, `GRANT UPDATE (state, code) ON operations TO paidonce_operator; GRANT INSERT ON entries TO paidonce_operator; GRANT DELETE ON pauses TO paidonce_app;
+		GRANT SELECT ON payloads TO paidonce_reader; GRANT EXECUTE ON FUNCTION owner_speaks(text) TO paidonce_operator`)
+	if err := migrations.Up(context.Background(), urls.Owner, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.QueryRow(context.Background(), granted).Scan(&after); err != nil || after != before {
+		t.Errorf("%d granted, %v; want the %d of before", after, err, before)
+	}
+	wantCount(t, owner, 0, "rights of before", `SELECT count(*) FROM (VALUES (has_column_privilege('paidonce_desk', 'operations', 'state', 'UPDATE')),
+		(has_any_column_privilege('paidonce_desk', 'entries', 'INSERT')), (has_table_privilege('paidonce_worker', 'pauses', 'DELETE')),
+		(has_any_column_privilege('paidonce_reader', 'payloads', 'SELECT')), (has_function_privilege('paidonce_desk', 'owner_speaks(text)', 'EXECUTE'))) AS v(has) WHERE has`)
+	check(t, urls.Worker, nil)
+}
+
 func TestUp_KeepsTheServerThatIsRemembered(t *testing.T) {
 	urls, owner := empty(t)
 	if err := migrations.Up(context.Background(), urls.Owner, nil); err != nil {

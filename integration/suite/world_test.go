@@ -75,7 +75,7 @@ func newWorld(t testing.TB, options banksim.Options) *world {
 	w := &world{t: t, copies: 1, credential: "2026-11", adapter: reference.New(), resets: strings.Contains(t.Name(), "/A3_"),
 		script: map[string][]workertest.Fault{}, sends: map[string]int{}, arrived: map[uuid.UUID][]workertest.Sent{}}
 	urls := stack.Databases(t)
-	w.led, w.observer = openLedger(t, urls.Worker, 4), openLedger(t, urls.Worker, 1)
+	w.led, w.observer = openLedger(t, urls.Worker, 4), openLedger(t, urls.Owner, 1)
 	var err error
 	if w.second, err = pgxpool.New(t.Context(), urls.Superuser+"&pool_max_conns=2"); err != nil {
 		t.Fatalf("open a second way to the ledger: %v", err)

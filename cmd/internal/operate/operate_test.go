@@ -433,11 +433,31 @@ func TestEvidenceOfTheDeskIsKept(t *testing.T) {
 	d.refusedAs("olga", "PO011", `INSERT INTO audit (by, act, target, reason, digest) VALUES ('ada', 'approve', 'x', 'y', sha256('x'))`)
 	d.refusedAs("olga", "23514", `INSERT INTO proposals (id, by, act, target, reason, content, digest, expires_at) VALUES (gen_random_uuid(), 'olga', 'replay', 'x', 'y', '{}', sha256('z'), now() + interval '1 hour')`)
 	d.refusedAs("olga", "PO011", `INSERT INTO audit_results (audit_id, by, outcome) SELECT min(id), 'olga', 'done' FROM audit WHERE by = 'adam'`)
+	d.resultsTakeTheToken()
 	for name, url := range map[string]string{"worker": d.urls.Worker} {
 		service := d.as(url, operate.Options{})
 		if _, err := service.Identify(ctx, d.tokens["adam"]); !errors.Is(err, operate.ErrNotPermitted) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// resultsTakeTheToken of the line's operator, also one that ran out in between.
+func (d *desk) resultsTakeTheToken() {
+	d.t.Helper()
+	insert := `INSERT INTO audit_results (audit_id, by, outcome) VALUES ($1, 'olga', 'done')`
+	line := d.line("olga", "resolve", "k9", nil)
+	d.refusedAs("", "PO011", insert, line)
+	d.refusedAs("oscar", "PO011", insert, line)
+	if _, err := d.superuser().Exec(d.t.Context(), `UPDATE operator_tokens SET valid_until = now() WHERE operator = 'olga'`); err != nil {
+		d.t.Fatal(err)
+	}
+	err := d.in("olga", func(tx pgx.Tx) error {
+		_, err := tx.Exec(d.t.Context(), insert, line)
+		return err
+	})
+	if err != nil {
+		d.t.Errorf("a token that ran out: %v", err)
 	}
 }
 
@@ -463,7 +483,7 @@ func TestOperators(t *testing.T) {
 	if _, err := add(owner, by, "olga", operate.RoleOperator); !errors.Is(err, operate.ErrNotPermitted) {
 		t.Errorf("the first is an admin: %v", err)
 	}
-	for _, bad := range []string{"", "Olga", "olga b", "worker", "-x"} {
+	for _, bad := range []string{"", "Olga", "olga b", "worker", "paidonce", "database:paidonce_owner", "-x"} {
 		if _, err := add(owner, by, bad, operate.RoleAdmin); !errors.Is(err, operate.ErrRefused) {
 			t.Errorf("name %q: %v", bad, err)
 		}

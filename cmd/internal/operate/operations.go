@@ -170,10 +170,9 @@ func (r *Resolution) Run(ctx context.Context, by Operator) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at := under(ctx)
-	resolution.Under = ledger.Line{Line: at.AuditID, Proof: by.proof}
-	if at.Proposal != nil {
-		resolution.Proposal = at.Proposal.ID
+	resolution.Under = lineOn(ctx, by)
+	if p := under(ctx).Proposal; p != nil {
+		resolution.Proposal = p.ID
 	}
 	changed, err := r.s.ledger.Resolve(ctx, resolution)
 	switch {
@@ -263,8 +262,8 @@ const lookUpPoll = 200 * time.Millisecond
 var ErrNoAnswerYet = errors.New("no worker has recorded an answer yet")
 
 // Run makes the look-up due and waits for the answer.
-func (l *LookUp) Run(ctx context.Context, _ Operator) (string, error) {
-	before, err := l.s.ledger.AskNow(ctx, l.seen.Key)
+func (l *LookUp) Run(ctx context.Context, by Operator) (string, error) {
+	before, err := l.s.ledger.AskNow(ctx, lineOn(ctx, by), l.seen.Key)
 	if err != nil {
 		return "", denied(err)
 	}
@@ -344,7 +343,7 @@ func (c *Cancellation) Run(ctx context.Context, by Operator) (string, error) {
 	if c.repeated() {
 		return OutcomeNoEffect, nil
 	}
-	cancelled, err := c.s.ledger.CancelUnder(ctx, ledger.Line{Line: under(ctx).AuditID, Proof: by.proof}, c.seen.Key, CodeCancelled)
+	cancelled, err := c.s.ledger.CancelUnder(ctx, lineOn(ctx, by), c.seen.Key, CodeCancelled)
 	if err != nil {
 		return "", denied(err)
 	}

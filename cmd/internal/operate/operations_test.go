@@ -191,6 +191,86 @@ func TestResolve_TwoOperatorsRunTheSameAtOnce(t *testing.T) {
 	}
 }
 
+// line writes one of the audit log with the desk's login and its operator's token, and no result.
+func (d *desk) line(by, act, target string, proposal *operate.Proposal) (id int64) {
+	d.t.Helper()
+	digest, of := make([]byte, 32), (*uuid.UUID)(nil)
+	if proposal != nil {
+		digest, of = proposal.Digest, &proposal.ID
+	}
+	err := d.in(by, func(tx pgx.Tx) error {
+		return tx.QueryRow(d.t.Context(), `INSERT INTO audit (by, act, target, reason, digest, proposal_id) VALUES ($1, $2, $3, 'x', $4, $5) RETURNING id`,
+			by, act, target, digest, of).Scan(&id)
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return id
+}
+
+// TestDesk_ApprovedIsAnotherAct: what looks like the decision, agreed to as something else.
+func TestDesk_ApprovedIsAnotherAct(t *testing.T) {
+	d := newDesk(t, operate.Options{})
+	key := d.operation(parkedInDoubt)
+	a := heavy()
+	a.target, a.content = key.String(), `{"key":"`+key.String()+`","fence":1,"to":"authorized","transfer_id":"tr_1","said":"verdict unknown"}`
+	p := d.proposed("olga", a)
+	if _, err := d.Approve(t.Context(), d.people["ada"], p.ID, p.Digest, "a replay, fine"); err != nil {
+		t.Fatal(err)
+	}
+	execute := `INSERT INTO executions (proposal_id, audit_id, by, digest) VALUES ($1, $2, 'olga', $3)`
+	d.refusedAs("olga", "PO014", execute, p.ID, d.line("olga", "resolve", key.String(), &p), p.Digest)
+	replay := d.line("olga", "replay", key.String(), &p)
+	err := d.in("olga", func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), execute, p.ID, replay, p.Digest)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.refusedAs("olga", "PO014", `SELECT resolve_operation($1, $2, 1, 'authorized', 'tr_1', '', gen_random_uuid(), '{}')`,
+		d.line("olga", "resolve", key.String(), &p), key)
+}
+
+// TestDesk_PausesAndDueTimesTakeALine: with the desk's login and a token alone nothing is paused, resumed, made due or locked.
+func TestDesk_PausesAndDueTimesTakeALine(t *testing.T) {
+	d := newDesk(t, operate.Options{})
+	key := d.operation(parkedInDoubt)
+	pause, resume := `SELECT pause_scope($1, 'partner', 'northbank', 'x', $2)`, `SELECT resume_scope($1, 'partner', 'northbank', 'x', $2)`
+	d.refusedAs("olga", "PO011", `SELECT ask_operation($1, $2)`, 0, key)
+	d.refusedAs("olga", "PO011", `SELECT ask_operation($1, $2)`, d.line("olga", "cancel", key.String(), nil), key)
+	d.refusedAs("olga", "PO011", `SELECT lock_operation($1, $2)`, 0, key)
+	d.refusedAs("olga", "PO011", `SELECT bring_back($1, 'all', '', 1000)`, d.line("olga", "resume", "partner northbank", nil))
+	d.refusedAs("olga", "PO011", pause, 0, "worker")
+	d.refusedAs("olga", "PO011", pause, d.line("oscar", "pause", "partner northbank", nil), "oscar")
+	worker, err := ledger.Open(t.Context(), d.urls.Worker, ledger.Options{MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(worker.Close)
+	do := func(by string, act operate.Act) {
+		t.Helper()
+		if done, err := d.do(by, act); err != nil || done.Outcome != "done" {
+			t.Errorf("%s by %s: %+v, %v", act.Name(), by, done, err)
+		}
+	}
+	for _, reason := range ledger.DoubtReasons() {
+		do("olga", d.Pause(ledger.ScopePartner, "northbank", "maintenance"))
+		if err := worker.Pause(t.Context(), ledger.ScopePartner, "northbank", reason, ledger.ByWorker); err != nil {
+			t.Fatal(err)
+		}
+		d.refusedAs("olga", "PO011", resume, 0, "ada")
+		d.refusedAs("olga", "PO011", resume, d.line("olga", "resume", "partner northbank", nil), "ada") // an operator: money is in doubt
+		do("adam", d.Resume(ledger.ScopePartner, "northbank", "looked into"))
+	}
+	do("olga", d.Pause(ledger.ScopeAll, "", "maintenance"))
+	do("oscar", d.Resume(ledger.ScopeAll, "", "over"))
+	var log string
+	if err := d.superuser().QueryRow(t.Context(), `SELECT string_agg(by || ' ' || act, ', ' ORDER BY id) FROM pause_log WHERE scope = 'all'`).Scan(&log); err != nil || log != "olga pause, oscar resume" {
+		t.Errorf("logged %q, %v", log, err)
+	}
+}
+
 // TestDesk_TheDatabaseAsksTheSame: whoever has the desk's login and a token, but no line, no approval, or another one, changes no operation.
 func TestDesk_TheDatabaseAsksTheSame(t *testing.T) {
 	d := newDesk(t, operate.Options{})

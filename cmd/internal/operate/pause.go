@@ -74,12 +74,12 @@ func (p *PauseAct) Check(ctx context.Context, by Operator) error {
 // Run pauses or resumes.
 func (p *PauseAct) Run(ctx context.Context, by Operator) (string, error) {
 	if !p.resume {
-		return OutcomeDone, denied(p.s.ledger.Pause(ctx, p.scope, p.name, p.reason, by.Name))
+		return OutcomeDone, denied(p.s.ledger.PauseUnder(ctx, lineOn(ctx, by), p.scope, p.name, p.reason, by.Name))
 	}
 	if err := p.Check(ctx, by); err != nil { // again: a program may have paused since
 		return "", err
 	}
-	err := p.s.ledger.Resume(ctx, p.scope, p.name, p.reason, by.Name)
+	err := p.s.ledger.ResumeUnder(ctx, lineOn(ctx, by), p.scope, p.name, p.reason, by.Name)
 	if errors.Is(err, ledger.ErrNotPaused) {
 		return OutcomeNoEffect, err
 	}

@@ -121,7 +121,7 @@ func (p *Person) Check(ctx context.Context, _ Operator) error {
 		return fmt.Errorf("%w: %s", ErrKnownOperator, p.name)
 	case !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`).MatchString(p.name):
 		return Refuse("name", "%q is not a name: use a-z, 0-9, '.', _ and -, at most 63, starting with a letter or digit", p.name)
-	case p.name == ledger.ByWorker:
+	case slices.Contains(ledger.ProgramNames(), p.name):
 		return Refuse("name", "%s is how the log names the program itself", p.name)
 	case len(p.roles) == 0 || slices.ContainsFunc(p.roles, func(r Role) bool { return !slices.Contains(Roles(), r) }):
 		return Refuse("role", "an operator needs at least one of the roles %v", Roles())

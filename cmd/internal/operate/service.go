@@ -144,6 +144,11 @@ func under(ctx context.Context) Done {
 	return done
 }
 
+// lineOn is the same as the ledger asks for it.
+func lineOn(ctx context.Context, by Operator) ledger.Line {
+	return ledger.Line{Line: under(ctx).AuditID, Proof: by.proof}
+}
+
 func prepare(r Request) (prepared, error) {
 	p := prepared{Request: r}
 	if r.Reason == "" {
