@@ -39,9 +39,8 @@ func (s *Service) submission(ctx context.Context, run Run, dry bool) (*submitAct
 	if dry {
 		at = nil
 	}
-	var recovered *time.Time
-	err := s.db.QueryRow(ctx, `SELECT max(r.at) FROM recoveries r WHERE coalesce($1::timestamptz, now()) BETWEEN r.at AND r.at + $2::int8 * interval '1 ms'`,
-		at, queue.RedoWindow.Milliseconds()).Scan(&recovered)
+	recovered, err := readOne(ctx, s, pgx.RowTo[*time.Time], `SELECT max(r.at) FROM recoveries r WHERE coalesce($1::timestamptz, now()) BETWEEN r.at AND r.at + $2::int8 * interval '1 ms'`,
+		at, queue.RedoWindow.Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("look for a recovery: %w", err)
 	}
@@ -157,7 +156,7 @@ func (s *Service) refuseState(ctx context.Context, runKey string, allowed ...Sta
 
 func (s *Service) setState(ctx context.Context, run Run, by operate.Operator, from, to State) (string, error) {
 	outcome := operate.OutcomeNoEffect
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := lockRun(ctx, tx, run.ID, false); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	}
 	// Nothing is recorded any more: whoever records looks at the run under its lock. Of a run that may have been enqueued on a server that was lost,
 	// the parts stay: nobody else knows the keys under which it may have been paid.
-	if _, err := a.s.db.Exec(ctx, `DELETE FROM batch_parts p USING batch_runs r WHERE p.run_id = $1 AND r.id = $1 AND NOT (`+mayHaveBeenLost+`)`, a.run.ID); err != nil {
+	if err := a.s.exec(ctx, `DELETE FROM batch_parts p USING batch_runs r WHERE p.run_id = $1 AND r.id = $1 AND NOT (`+mayHaveBeenLost+`)`, a.run.ID); err != nil {
 		return "", fmt.Errorf("remove the parts: %w", err)
 	}
 	recorded := 0
@@ -79,7 +79,7 @@ const mayHaveBeenLost = `r.at < (SELECT doubt_before FROM ledger_identity)`
 // endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another. Whether nothing was,
 // only a ledger that is at home knows, and only of runs that began there.
 func (s *Service) endRun(ctx context.Context, id uuid.UUID, by string) error {
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := lockRun(ctx, tx, id, false); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ type cancelledPage struct{ seen, last, ended int }
 // tells the same.
 func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Operator, n int) (page cancelledPage, err error) {
 	var last *int
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := by.Present(ctx, tx); err != nil {
 			return err
 		}

@@ -63,8 +63,8 @@ func (s *Service) refuseUnfinished(ctx context.Context, run Run) error {
 	if err := stopped(&now); err != nil {
 		return err
 	}
-	var rows int
-	if err := s.db.QueryRow(ctx, `SELECT count(*) FROM batch_rows WHERE run_id = $1`, run.ID).Scan(&rows); err != nil {
+	rows, err := readOne(ctx, s, pgx.RowTo[int], `SELECT count(*) FROM batch_rows WHERE run_id = $1`, run.ID)
+	if err != nil {
 		return fmt.Errorf("count the rows of %s: %w", run.RunKey, err)
 	}
 	if rows < now.Rows {
@@ -87,18 +87,16 @@ func stopped(run *Run) error {
 }
 
 func (s *Service) partsOf(ctx context.Context, run uuid.UUID) ([]part, error) {
-	rows, err := s.db.Query(ctx, `SELECT part, first_n, rows, recorded FROM batch_parts WHERE run_id = $1 ORDER BY part`, run)
-	if err != nil {
-		return nil, fmt.Errorf("list the parts of a run: %w", err)
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p part, err error) {
-		return p, row.Scan(&p.number, &p.firstN, &p.rows, &p.recorded)
-	})
+	parts, err := read(ctx, s, s.db, func(row pgx.CollectableRow) (p part, err error) {
+		return p, row.Scan(&p.number, &p.firstN, &p.rows, &p.recorded, &p.at)
+	}, `SELECT part, first_n, rows, recorded, at FROM batch_parts WHERE run_id = $1 ORDER BY part`, run)
 	if err != nil {
 		return nil, fmt.Errorf("list the parts of a run: %w", err)
 	}
 	return parts, nil
 }
+
+const bodyOfPart = `SELECT body FROM batch_parts WHERE run_id = $1 AND part = $2`
 
 type enqueuer struct {
 	s        *Service
@@ -153,11 +151,7 @@ func (e *enqueuer) recordAll(ctx context.Context, parts []part) error {
 
 // recordPart records what is left of one part: at once, or in slices where the rate is low, so that a pause or a cancellation is heard.
 func (e *enqueuer) recordPart(ctx context.Context, p part) error {
-	var body []byte
-	rows, err := e.s.db.Query(ctx, `SELECT body, at FROM batch_parts WHERE run_id = $1 AND part = $2`, e.run.ID, p.number)
-	if err == nil {
-		body, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (b []byte, err error) { return b, row.Scan(&b, &p.at) })
-	}
+	body, err := readOne(ctx, e.s, pgx.RowTo[[]byte], bodyOfPart, e.run.ID, p.number)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // somebody else recorded it
 	}

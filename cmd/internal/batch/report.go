@@ -3,6 +3,7 @@ package batch
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -53,30 +54,32 @@ func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io
 
 func (s *Service) reportEnqueued(ctx context.Context, run Run, w *reportWriter) error {
 	for after := 0; ; {
-		rows, err := s.db.Query(ctx, `SELECT `+outcomeColumns+`, o.route, p.body
+		rows, err := read(ctx, s, s.db, scanReportRow, `SELECT `+outcomeColumns+`, o.route, p.body
   FROM (SELECT n, line, row_ref, operation_id FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) b
   JOIN operations o ON o.id = b.operation_id LEFT JOIN payloads p ON p.operation_id = o.id ORDER BY b.n`, run.ID, after, rowsPage)
 		if err != nil {
 			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)
 		}
-		before := after
-		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-			var r RowOutcome
-			var route string
-			var payload []byte
-			if err := r.scan(row, &route, &payload); err != nil {
-				return struct{}{}, err
-			}
-			after = r.N
-			return struct{}{}, w.row(run.Source, route, r, payload)
-		})
-		if err != nil {
-			return fmt.Errorf("report the rows of %s: %w", run.RunKey, err)
-		}
-		if after == before {
+		if len(rows) == 0 {
 			return nil
 		}
+		for _, r := range rows {
+			if err := w.row(run.Source, r.route, r.RowOutcome, r.payload); err != nil {
+				return fmt.Errorf("report the rows of %s: %w", run.RunKey, err)
+			}
+		}
+		after = rows[len(rows)-1].N
 	}
+}
+
+type reportRow struct {
+	RowOutcome
+	route   string
+	payload []byte
+}
+
+func scanReportRow(row pgx.CollectableRow) (r reportRow, err error) {
+	return r, r.scan(row, &r.route, &r.payload)
 }
 
 // reportParts writes the rows that are no operations yet.
@@ -91,18 +94,14 @@ func (s *Service) reportParts(ctx context.Context, run Run, w *reportWriter) err
 	}
 	defer u.decoder.Close()
 	for _, p := range parts {
-		rows, err := s.db.Query(ctx, `SELECT body FROM batch_parts WHERE run_id = $1 AND part = $2`, run.ID, p.number)
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		if len(bodies) == 0 {
+		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run.ID, p.number)
+		if errors.Is(err, pgx.ErrNoRows) {
 			continue // enqueued while we looked: the next report has it
 		}
-		items, err := u.unpack(bodies[0], p.rows)
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		items, err := u.unpack(body, p.rows)
 		if err != nil {
 			return fmt.Errorf("read part %d: %w", p.number, err)
 		}

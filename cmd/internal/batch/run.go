@@ -72,7 +72,9 @@ var (
 type Options struct {
 	Partners map[string]string // the partner that each route leads to
 	// Grace is how long the sweep leaves an operation to its own message: a long run is published, and worked, for that long. Default 30 min
-	Grace    time.Duration
+	Grace time.Duration
+	// Patience is how long a statement may take. Default 1 min: a status counts a million rows
+	Patience time.Duration
 	PartRows int // rows of a part; default 4096
 	Workers  int // parts that are written, and recorded, at once: while one waits for the disk the others go on; default 4
 
@@ -106,6 +108,9 @@ type Service struct {
 func New(l *ledger.Ledger, db operate.DB, desk *operate.Service, opt Options) *Service {
 	if opt.Grace <= 0 {
 		opt.Grace = 30 * time.Minute
+	}
+	if opt.Patience <= 0 {
+		opt.Patience = time.Minute
 	}
 	if opt.PartRows <= 0 {
 		opt.PartRows = 4096
@@ -142,7 +147,7 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 
 // Run reads a run by its run key, or ErrNoRun.
 func (s *Service) Run(ctx context.Context, runKey string) (Run, error) {
-	return readRun(ctx, s.db, runKey)
+	return s.readRun(ctx, s.db, runKey)
 }
 
 // querier is a database or a transaction of it.
@@ -150,28 +155,20 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func readRun(ctx context.Context, db querier, runKey string) (Run, error) {
-	rows, err := db.Query(ctx, `SELECT `+runColumns+` FROM batch_runs WHERE run_key = $1`, runKey)
-	if err != nil {
-		return Run{}, fmt.Errorf("read run %s: %w", runKey, err)
-	}
-	run, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	if errors.Is(err, pgx.ErrNoRows) {
+func (s *Service) readRun(ctx context.Context, db querier, runKey string) (Run, error) {
+	runs, err := read(ctx, s, db, scanRun, `SELECT `+runColumns+` FROM batch_runs WHERE run_key = $1`, runKey)
+	if err == nil && len(runs) == 0 {
 		err = ErrNoRun
 	}
 	if err != nil {
 		return Run{}, fmt.Errorf("read run %s: %w", runKey, err)
 	}
-	return run, nil
+	return runs[0], nil
 }
 
 // Runs lists runs, the newest first.
 func (s *Service) Runs(ctx context.Context, limit int) ([]Run, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+runColumns+` FROM batch_runs ORDER BY at DESC, id DESC LIMIT $1`, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	runs, err := pgx.CollectRows(rows, scanRun)
+	runs, err := read(ctx, s, s.db, scanRun, `SELECT `+runColumns+` FROM batch_runs ORDER BY at DESC, id DESC LIMIT $1`, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}

@@ -83,7 +83,7 @@ func (st *staging) close() error {
 
 // discard removes what was written. It is for a caller whose context may have ended.
 func (st *staging) discard(ctx context.Context) error {
-	_, err := st.s.db.Exec(context.WithoutCancel(ctx), `DELETE FROM batch_parts WHERE run_id = $1`, st.run)
+	err := st.s.exec(context.WithoutCancel(ctx), `DELETE FROM batch_parts WHERE run_id = $1`, st.run)
 	if err != nil && !belongToARun(err) {
 		return fmt.Errorf("remove the parts of a run that does not come: %w", err)
 	}
@@ -106,7 +106,7 @@ func (st *staging) write() error {
 		if err != nil {
 			return err
 		}
-		_, err = st.s.db.Exec(st.ctx, `INSERT INTO batch_parts (run_id, part, first_n, rows, body) VALUES ($1, $2, $3, $4, $5)`,
+		err = st.s.exec(st.ctx, `INSERT INTO batch_parts (run_id, part, first_n, rows, body) VALUES ($1, $2, $3, $4, $5)`,
 			st.run, todo.part, todo.first, len(items), p.pack(items))
 		if err != nil {
 			return fmt.Errorf("write part %d: %w", todo.part, err)
@@ -133,7 +133,7 @@ func itemsOf(todo stagedRows) ([]item, error) {
 
 // removeOrphans removes parts that a program which died has left.
 func (s *Service) removeOrphans(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM batch_parts p WHERE p.at < now() - interval '`+orphanAge+`'
+	err := s.exec(ctx, `DELETE FROM batch_parts p WHERE p.at < now() - interval '`+orphanAge+`'
 		AND NOT EXISTS (SELECT FROM batch_runs r WHERE r.id = p.run_id)`)
 	if err != nil && !belongToARun(err) { // one that took a day to come on record; the rest is removed next time
 		return fmt.Errorf("remove parts that belong to nobody: %w", err)

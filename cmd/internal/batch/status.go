@@ -77,34 +77,37 @@ func (s *Service) Status(ctx context.Context, runKey string) (Status, error) {
 		return Status{}, err
 	}
 	out := Status{Run: run}
-	rows, err := s.db.Query(ctx, `
+	left := map[string]int64{}
+	for currency, minor := range run.Sums {
+		left[currency] = minor
+	}
+	counts, err := read(ctx, s, s.db, scanCount, `
 SELECT o.state::text, o.currency, count(*), sum(o.amount_minor)::int8, count(*) FILTER (WHERE o.in_doubt),
        min(o.created_at) FILTER (WHERE o.state IN ('open', 'claimed', 'parked'))
   FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1 GROUP BY 1, 2`, run.ID)
 	if err != nil {
 		return out, fmt.Errorf("count the rows of %s: %w", runKey, err)
 	}
-	var c Count
-	var doubt int
-	var oldest *time.Time
-	left := map[string]int64{}
-	for currency, minor := range run.Sums {
-		left[currency] = minor
-	}
-	_, err = pgx.ForEachRow(rows, []any{&c.State, &c.Currency, &c.Rows, &c.Minor, &doubt, &oldest}, func() error {
-		out.Counts = append(out.Counts, c)
+	for _, c := range counts {
+		out.Counts = append(out.Counts, c.Count)
 		out.Enqueued += c.Rows
-		out.InDoubt += doubt
+		out.InDoubt += c.doubt
 		left[c.Currency] -= c.Minor
-		if oldest != nil && (out.Oldest.IsZero() || oldest.Before(out.Oldest)) {
-			out.Oldest = *oldest
+		if c.oldest != nil && (out.Oldest.IsZero() || c.oldest.Before(out.Oldest)) {
+			out.Oldest = *c.oldest
 		}
-		return nil
-	})
-	if err != nil {
-		return out, fmt.Errorf("count the rows of %s: %w", runKey, err)
 	}
 	return out, s.completeStatus(ctx, &out, left)
+}
+
+type countRow struct {
+	Count
+	doubt  int
+	oldest *time.Time
+}
+
+func scanCount(row pgx.CollectableRow) (c countRow, err error) {
+	return c, row.Scan(&c.State, &c.Currency, &c.Rows, &c.Minor, &c.doubt, &c.oldest)
 }
 
 // completeStatus adds what is no operation, and what is not published.
@@ -124,8 +127,8 @@ func (s *Service) completeStatus(ctx context.Context, out *Status, left map[stri
 	slices.SortFunc(out.Counts, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(stateOrder(a.State), stateOrder(b.State)), cmp.Compare(a.Currency, b.Currency))
 	})
-	var unpublished int
-	if err := s.db.QueryRow(ctx, `SELECT count(*) FROM unpublished_jobs WHERE holder = $1`, out.Run.ID).Scan(&unpublished); err != nil {
+	unpublished, err := readOne(ctx, s, pgx.RowTo[int], `SELECT count(*) FROM unpublished_jobs WHERE holder = $1`, out.Run.ID)
+	if err != nil {
 		return fmt.Errorf("count the unpublished jobs of %s: %w", out.Run.RunKey, err)
 	}
 	out.Published = out.Enqueued - unpublished
@@ -173,21 +176,18 @@ func (r *RowOutcome) scan(row pgx.CollectableRow, more ...any) error {
 // Rows visits the enqueued rows of a run in their order; of states, if any are given. It holds no transaction while it visits.
 func (s *Service) Rows(ctx context.Context, run Run, states []string, visit func(RowOutcome) error) error {
 	for after := 0; ; {
-		var last *int
-		if err := s.db.QueryRow(ctx, `SELECT max(n) FROM (SELECT n FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) p`, run.ID, after, rowsPage).
-			Scan(&last); err != nil {
+		last, err := readOne(ctx, s, pgx.RowTo[*int], `SELECT max(n) FROM (SELECT n FROM batch_rows WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3) p`,
+			run.ID, after, rowsPage)
+		if err != nil {
 			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)
 		}
 		if last == nil {
 			return nil
 		}
-		rows, err := s.db.Query(ctx, `SELECT `+outcomeColumns+` FROM batch_rows b JOIN operations o ON o.id = b.operation_id
+		found, err := read(ctx, s, s.db, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row); return r, err },
+			`SELECT `+outcomeColumns+` FROM batch_rows b JOIN operations o ON o.id = b.operation_id
 			WHERE b.run_id = $1 AND b.n > $2 AND b.n <= $3 AND (coalesce(cardinality($4::text[]), 0) = 0 OR o.state::text = ANY($4)) ORDER BY b.n`,
 			run.ID, after, *last, states)
-		if err != nil {
-			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)
-		}
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row); return r, err })
 		if err != nil {
 			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)
 		}
@@ -202,13 +202,10 @@ func (s *Service) Rows(ctx context.Context, run Run, states []string, visit func
 
 // RowOf finds the run and the row that an operation came from, or ErrNoRun.
 func (s *Service) RowOf(ctx context.Context, key uuid.UUID) (Run, RowOutcome, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+outcomeColumns+`, r.run_key FROM operations o JOIN batch_rows b ON b.operation_id = o.id JOIN batch_runs r ON r.id = b.run_id
-		WHERE o.key = $1`, key)
-	if err != nil {
-		return Run{}, RowOutcome{}, fmt.Errorf("find the row of %s: %w", key, err)
-	}
 	var runKey string
-	row, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row, &runKey); return r, err })
+	row, err := readOne(ctx, s, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row, &runKey); return r, err },
+		`SELECT `+outcomeColumns+`, r.run_key FROM operations o JOIN batch_rows b ON b.operation_id = o.id JOIN batch_runs r ON r.id = b.run_id
+		WHERE o.key = $1`, key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Run{}, row, fmt.Errorf("%s: %w from which this operation came", key, ErrNoRun)
 	}

@@ -162,12 +162,12 @@ func orWord(text, otherwise string) string {
 
 // register puts a run on record, with the parts that were written for it. True: somebody else was first, and this is that run.
 func (s *Service) register(ctx context.Context, sub Submission, run Run, parts int) (on Run, found bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// Whoever submits the same content is one after the other, so that each finds the run of the one before.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('paidonce batch ' || $1, 0))`, hex.EncodeToString(run.ContentDigest[:])); err != nil {
 			return err
 		}
-		on, err = readRun(ctx, tx, run.RunKey)
+		on, err = s.readRun(ctx, tx, run.RunKey)
 		if found = err == nil; found || !errors.Is(err, ErrNoRun) {
 			return err
 		}
@@ -187,7 +187,7 @@ func (s *Service) register(ctx context.Context, sub Submission, run Run, parts i
 		if written != parts || rows != run.Rows {
 			return fmt.Errorf("%d parts with %d rows were written, %d with %d are there: %w", parts, run.Rows, written, rows, errPart)
 		}
-		on, err = readRun(ctx, tx, run.RunKey)
+		on, err = s.readRun(ctx, tx, run.RunKey)
 		return err
 	})
 	var pg *pgconn.PgError
@@ -233,21 +233,16 @@ func (s *Service) refuseSameContent(ctx context.Context, db querier, sub Submiss
 	if sub.AgainReason != "" {
 		return nil
 	}
-	rows, err := db.Query(ctx, `
-SELECT run_key, by, at FROM batch_runs r WHERE content_digest = $1 AND run_key <> $2
+	same, err := read(ctx, s, db, scanRun, `
+SELECT `+runColumns+` FROM batch_runs r WHERE content_digest = $1 AND run_key <> $2
    AND NOT (state = 'cancelled' AND NOT EXISTS (SELECT FROM batch_rows b WHERE b.run_id = r.id)
            AND NOT EXISTS (SELECT FROM batch_parts p WHERE p.run_id = r.id)) ORDER BY at LIMIT 1`, content[:], sub.RunKey)
 	if err != nil {
 		return fmt.Errorf("look for the same content: %w", err)
 	}
-	var runKey, by string
-	var at time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&runKey, &by, &at}, func() error { return nil }); err != nil {
-		return fmt.Errorf("look for the same content: %w", err)
-	}
-	if runKey == "" {
+	if len(same) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %s, submitted by %s at %s. To pay them again all the same: --again with the reason; a second person has to agree",
-		ErrSameContent, runKey, by, stamp(at))
+		ErrSameContent, same[0].RunKey, same[0].By, stamp(same[0].At))
 }
