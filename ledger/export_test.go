@@ -28,3 +28,8 @@ func HotStatements() map[string]string {
 		"parked": lookAtParked, "relay": unpublished, "accept": accept, "jobs": unpublishedJobs, "jobs of others": unpublishedJobsOf,
 		"doubtful": recordDoubtful, "hand back": handBack}
 }
+
+// Elsewhere is the search for a transfer, with windows of a test's size.
+func (l *Ledger) Elsewhere(ctx context.Context, id int64, transferID string, window int64) (bool, error) {
+	return l.elsewhere(ctx, id, transferID, window)
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // FactResolution is a person's decision. Its verdict is empty: it proves nothing of the partner.
@@ -142,8 +143,32 @@ func (p *proved) obstacle(r Resolution) Obstacle {
 	return NoObstacle
 }
 
-// elsewhereTimeout bounds the search for a transfer, which no index serves: it is asked for a few times a year.
-const elsewhereTimeout = time.Minute
+// searchWindow is how many internal ids one query of the search for a transfer reads through.
+const searchWindow = 250_000
+
+// elsewhere looks for a transfer among all other operations of a partner. No index serves it, since it is asked for a few times a year. So it
+// reads a window after the other, each within the limits of any query and all of them within none but the caller's: a search that gives up half
+// way would keep what the partner has paid from ever being recorded.
+func (l *Ledger) elsewhere(ctx context.Context, id int64, transferID string, window int64) (found bool, err error) {
+	var partner string
+	var before int64
+	err = l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT coalesce(o.partner, ''), (SELECT max(m.id) + 1 FROM operations m) FROM operations o WHERE o.id = $1`, id).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&partner, &before) })
+	})
+	for ; err == nil && !found && before > 1; before -= window {
+		_, err = onceMore(ctx, []int64{before}, func(ctx context.Context, _ []int64) ([]bool, error) {
+			return nil, l.inOneTrip(ctx, func(b *pgx.Batch) {
+				b.Queue(`SELECT EXISTS (SELECT FROM operations o WHERE o.id >= $1 AND o.id < $2 AND o.transfer_id = $3 AND o.partner = $4 AND o.id <> $5)`,
+					before-window, before, transferID, partner, id).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+			})
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for a transfer elsewhere: %w", err)
+	}
+	return found, nil
+}
 
 // Said gives what has been said of an operation, as a Resolution is bound to it.
 func (l *Ledger) Said(ctx context.Context, key uuid.UUID) (said string, err error) {
@@ -156,7 +181,8 @@ func (l *Ledger) Said(ctx context.Context, key uuid.UUID) (said string, err erro
 	return said, nil
 }
 
-// CheckResolution says what stands in the way of a resolution, and changes nothing. Resolve asks the same again under the row's lock.
+// CheckResolution says what stands in the way of a resolution, and changes nothing. Resolve asks the same again under the row's lock, but for a
+// transfer elsewhere only among what was recorded lately.
 func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 	var p proved
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
@@ -177,13 +203,9 @@ func (l *Ledger) CheckResolution(ctx context.Context, r Resolution) error {
 	if r.To != StateAuthorized {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
-	defer cancel()
-	var elsewhere bool
-	err = l.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM operations o WHERE o.transfer_id = $2 AND o.id <> $1 AND o.partner = (SELECT partner FROM operations WHERE id = $1))`,
-		p.id, r.TransferID).Scan(&elsewhere)
+	elsewhere, err := l.elsewhere(ctx, p.id, r.TransferID, searchWindow)
 	if err != nil {
-		return fmt.Errorf("look for transfer of %s elsewhere: %w", r.Key, err)
+		return fmt.Errorf("resolve %s: %w", r.Key, err)
 	}
 	if elsewhere {
 		return &ObstacleError{r.Key, TransferElsewhere}
@@ -227,6 +249,9 @@ func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err e
 	return results[0], nil
 }
 
+// codeElsewhere is what resolve_operation refuses a transfer with that another operation has.
+const codeElsewhere = "PO016"
+
 func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (bool, error) {
 	if _, err := tx.Exec(ctx, `SELECT set_config('paidonce.proof', $1, true), lock_operation($2, $3)`, r.Under.Proof, r.Under.Line, r.Key); err != nil {
 		return false, err
@@ -247,6 +272,10 @@ func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (b
 	var changed bool
 	err = tx.QueryRow(ctx, `SELECT resolve_operation($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb)`,
 		r.Under.Line, r.Key, r.Fence, string(r.To), r.TransferID, r.Code, r.Token, string(evidence)).Scan(&changed)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeElsewhere {
+		return false, &ObstacleError{r.Key, TransferElsewhere}
+	}
 	return changed, err
 }
 

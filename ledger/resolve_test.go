@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"testing"
@@ -50,9 +51,6 @@ func wantObstacle(t *testing.T, db *database, r ledger.Resolution, want ledger.O
 		return err
 	}()} {
 		var o *ledger.ObstacleError
-		if want == ledger.TransferElsewhere && name == "resolve" {
-			continue // asked once, before
-		}
 		if !errors.As(err, &o) || o.Obstacle != want || !errors.Is(err, ledger.ErrObstacle) || o.Obstacle.Says() == "" {
 			t.Errorf("%s to %s: %v, want obstacle %s", name, r.To, err, want)
 		}
@@ -218,6 +216,54 @@ func TestResolve_NewsSinceItWasLookedAt(t *testing.T) {
 	rejected := decision(t, db, w, ledger.StateRejected)
 	news(w, lookUp("no_answer"), lookUp("not_found")) // the worker goes on asking: no news
 	mustResolve(t, db, rejected)
+}
+
+// TestResolve_ATransferIsTakenOnce: of two decisions that take it at once, both of them checked, one is carried out.
+func TestResolve_ATransferIsTakenOnce(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	for range 10 {
+		decisions := []ledger.Resolution{decision(t, db, park(t, db, true, verdict("unknown")), ledger.StateAuthorized),
+			decision(t, db, park(t, db, true, verdict("unknown")), ledger.StateAuthorized)}
+		transfer, results := uuid.NewString(), make([]error, len(decisions))
+		person := db.person()
+		var both sync.WaitGroup
+		for i, r := range decisions {
+			r.TransferID = transfer
+			if err := person.CheckResolution(context.Background(), r); err != nil {
+				t.Fatal(err)
+			}
+			both.Go(func() { _, results[i] = person.Resolve(context.Background(), r) })
+		}
+		both.Wait()
+		var o *ledger.ObstacleError
+		if err := errors.Join(results...); (results[0] == nil) == (results[1] == nil) || !errors.As(err, &o) || o.Obstacle != ledger.TransferElsewhere {
+			t.Fatalf("%v, want one that is refused", results)
+		}
+	}
+}
+
+// TestResolve_TheSearchForATransferMissesNone, wherever the borders of its windows fall.
+func TestResolve_TheSearchForATransferMissesNone(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	var ids []int64
+	for n := range 5 {
+		w := newWish()
+		mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, w), fmt.Sprintf("tr_%d", n), verdict("authorized")))
+		ids = append(ids, value[int64](db, `SELECT id FROM operations WHERE key = $1`, w.Key))
+	}
+	for window := int64(1); window < 8; window++ {
+		for n := range ids {
+			for _, at := range ids {
+				found, err := db.person().Elsewhere(context.Background(), at, fmt.Sprintf("tr_%d", n), window)
+				if err != nil || found != (at != ids[n]) {
+					t.Errorf("windows of %d: transfer of %d beside %d: %t, %v", window, ids[n], at, found, err)
+				}
+			}
+		}
+	}
+	if found, err := db.person().Elsewhere(context.Background(), ids[0], "tr_9", 2); err != nil || found {
+		t.Errorf("of nobody: %t, %v", found, err)
+	}
 }
 
 // TestResolve_TwoDecisionsAtOnce: one of them is carried out, the other finds that the operation has moved.

@@ -305,12 +305,20 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
   o record;
 BEGIN
-  SELECT id, in_doubt INTO o FROM operations WHERE key = on_key AND state = 'parked' AND fence = seen FOR UPDATE;
+  SELECT id, in_doubt, partner INTO o FROM operations WHERE key = on_key AND state = 'parked' AND fence = seen FOR UPDATE;
   IF NOT FOUND OR decision NOT IN ('authorized', 'rejected', 'open') THEN
     RETURN false;
   END IF;
   PERFORM refuse_desk(line, 'resolve', on_key::text, CASE WHEN decision <> 'open' OR o.in_doubt THEN
     jsonb_strip_nulls(jsonb_build_object('key', on_key, 'fence', seen, 'to', decision, 'transfer_id', nullif(transfer, ''), 'code', nullif(why, ''), 'said', said_of(on_key))) END);
+  IF decision = 'authorized' THEN -- two could take one transfer at once: whoever is second sees what people and workers have just recorded
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(E'\n', 'transfer', o.partner, transfer), 0));
+    IF EXISTS (SELECT FROM operations x WHERE x.id > (SELECT max(m.id) - 10000 FROM operations m) AND x.id <> o.id AND x.partner = o.partner AND x.transfer_id = transfer)
+       OR EXISTS (SELECT FROM audit a JOIN operations x ON x.key = CASE WHEN a.target ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN a.target::uuid END
+                   WHERE a.act = 'resolve' AND a.at > now() - interval '1 day' AND x.id <> o.id AND x.partner = o.partner AND x.transfer_id = transfer) THEN
+      RAISE EXCEPTION 'resolve: another operation has that transfer at this partner' USING ERRCODE = 'PO016';
+    END IF;
+  END IF;
   WITH resolved AS (
     UPDATE operations p
        SET state = decision::operation_state, fence = p.fence + 1, unobserved = 0, held = false, lease_until = NULL,

@@ -232,6 +232,31 @@ func TestDesk_ApprovedIsAnotherAct(t *testing.T) {
 		d.line("olga", "resolve", key.String(), &p), key)
 }
 
+// TestDesk_ATransferThatAnotherPersonHasTaken, for an operation that is old: found in the log, after the search.
+func TestDesk_ATransferThatAnotherPersonHasTaken(t *testing.T) {
+	d := newDesk(t, operate.Options{})
+	old := d.operation(parkedInDoubt)
+	if _, err := d.superuser().Exec(t.Context(), `ALTER TABLE operations ALTER COLUMN id RESTART WITH 1000000`); err != nil {
+		t.Fatal(err)
+	}
+	key, taken := d.operation(parkedInDoubt), operate.Decision{Authorized: true, TransferID: "tr_1"}
+	first := d.agreed(old, taken)
+	d.agreed(key, taken)
+	p := d.proposals(key)[0]
+	line := d.line("olga", "resolve", key.String(), &p)
+	err := d.in("olga", func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO executions (proposal_id, audit_id, by, digest) VALUES ($1, $2, 'olga', $3)`, p.ID, line, p.Digest)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := d.do("oscar", first); err != nil || done.Outcome != "done" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	d.refusedAs("olga", "PO016", `SELECT resolve_operation($1, $2, 1, 'authorized', 'tr_1', '', gen_random_uuid(), '{}')`, line, key)
+}
+
 // TestDesk_PausesAndDueTimesTakeALine: with the desk's login and a token alone nothing is paused, resumed, made due or locked.
 func TestDesk_PausesAndDueTimesTakeALine(t *testing.T) {
 	d := newDesk(t, operate.Options{})
