@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"github.com/paidonce/paidonce/cmd/internal/app"
 	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/ledger"
@@ -398,4 +401,19 @@ func (s *session) followRun(ctx context.Context, b batches, runKey string, rows 
 		case <-pause.C:
 		}
 	}
+}
+
+// rowOf names run and row that an operation came from; "" where there is none, or where this role or this schema cannot tell.
+func rowOf(ctx context.Context, d *desk, key uuid.UUID) (runKey string, row int, err error) {
+	service, closeBatch, err := app.OpenBatch(ctx, d.settings, d.ledger, d.Service)
+	if err != nil {
+		return "", 0, err
+	}
+	defer closeBatch()
+	run, found, err := service.RowOf(ctx, key)
+	var pg *pgconn.PgError
+	if errors.Is(err, batch.ErrNoRun) || errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "42P01") {
+		return "", 0, nil
+	}
+	return run.RunKey, found.N, err
 }

@@ -93,6 +93,8 @@ func TestJourneyOfABatch(t *testing.T) {
 	key := regexp.MustCompile(`"key":"([0-9a-f-]{36})"`).FindStringSubmatch(followed.out)[1]
 	wantCode(t, i.batch("", "status", "--key", key, "-o", "json"), cli.OK, `"run": "`+runKey+`"`, `"row_ref": "e-`)
 	wantCode(t, i.batch("", "status", "--key", journeyKey), cli.NotFound)
+	desk := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
+	wantCode(t, command(t, "", desk, "ops", "explain", key), cli.OK, "from wallet over gbp-fps, as row ", " of run "+runKey)
 	var status struct {
 		Finished int
 		Complete bool

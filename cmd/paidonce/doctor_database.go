@@ -44,6 +44,7 @@ func (d *doctor) database(ctx context.Context) {
 	d.schema(ctx)
 	d.unfinished(ctx)
 	d.corrections(ctx, conn)
+	d.runs(ctx, conn)
 	d.rights(ctx, conn)
 }
 

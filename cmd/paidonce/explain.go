@@ -19,6 +19,8 @@ import (
 // explanationRow is everything known of one key, without names and account numbers.
 type explanationRow struct {
 	Operation   operationRow   `json:"operation"`
+	Run         string         `json:"run,omitempty"` // of a file
+	Row         int            `json:"row,omitzero"`
 	Meaning     string         `json:"meaning"`
 	Known       []string       `json:"known"`
 	Unknown     []string       `json:"not_known"`
@@ -92,6 +94,9 @@ func (s *session) opsExplain() *cobra.Command {
 				} else if err != nil {
 					return err
 				}
+				if tale.run, tale.row, err = rowOf(ctx, d, e.Key); err != nil {
+					return err
+				}
 				return s.printExplanation(tale)
 			})
 		}),
@@ -144,7 +149,7 @@ func (s *session) printExplanation(tale *story) error {
 func explanationRowOf(tale *story) explanationRow {
 	e := tale.Explanation
 	row := explanationRow{
-		Operation: operationRowOf(e.Summary, tale.reveal), Meaning: meaning(e), PartnerKey: e.PartnerKey, Credential: e.Credential,
+		Operation: operationRowOf(e.Summary, tale.reveal), Meaning: meaning(e), Run: tale.run, Row: tale.row, PartnerKey: e.PartnerKey, Credential: e.Credential,
 		Known: tale.whatIsKnown(), Unknown: tale.whatIsNot(), Next: tale.whatMayBeDone(), Timeline: tale.lines(), Decisions: []auditRow{}, Proposals: []proposalRow{},
 		Epoch: e.Epoch, Fence: e.Fence, FirstSentAt: cli.Time(e.FirstSentAt), Attempts: []attemptRow{}, Facts: []factRow{}, Entries: []entryRow{},
 		Unpublished: e.Unpublished, Paused: e.Paused, PayloadKept: e.Payload != nil, ReadAt: cli.Time(e.Now),

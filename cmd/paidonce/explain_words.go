@@ -22,6 +22,8 @@ type story struct {
 	profile bankclient.Profile
 	known   bool // the partner is configured here
 	reveal  bool
+	run     string // run key of the file that it came from; "" = none
+	row     int
 }
 
 // storyLine is one thing that happened.
@@ -43,7 +45,7 @@ func (s *story) lines() []storyLine {
 	if !s.PublishedAt.IsZero() {
 		add(s.PublishedAt, 0, "job", "the broker stored the job")
 	}
-	add(s.CreatedAt, 0, "recorded", "the ledger recorded the operation, from %s over %s", s.Source, s.Route)
+	add(s.CreatedAt, 0, "recorded", "the ledger recorded the operation, from %s over %s%s", s.Source, s.Route, s.ofRun())
 	for i, a := range s.Explanation.Attempts {
 		add(a.At, a.Fence, fmt.Sprintf("attempt %d", i+1), "claimed under fence %d and, before any byte left, committed: %s to %s as %s, body %x.. (renderer %d)",
 			a.Fence, a.Endpoint, a.Partner, a.Credential, a.BodySHA256[:4], a.Renderer)
@@ -72,6 +74,13 @@ func (s *story) lines() []storyLine {
 	}
 	slices.SortStableFunc(lines, func(a, b storyLine) int { return a.at.Compare(b.at) })
 	return lines
+}
+
+func (s *story) ofRun() string {
+	if s.run == "" {
+		return ""
+	}
+	return fmt.Sprintf(", as row %d of run %s", s.row, s.run)
 }
 
 // factEvidence is what is told of an observation's evidence: of a call what bankclient writes, of a decision what the ledger writes.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+)
+
+// runGrace is how long a released run may stand still: nothing but its command enqueues it.
+const runGrace = 10 * time.Minute
+
+// runs looks for payout runs that are released and not enqueued to their end, while nobody is at it.
+func (d *doctor) runs(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, `
+SELECT r.run_key, s.since
+  FROM batch_runs r
+ CROSS JOIN LATERAL (SELECT greatest(r.changed_at, (SELECT o.created_at FROM batch_rows b JOIN operations o ON o.id = b.operation_id
+                                                     WHERE b.run_id = r.id ORDER BY b.n DESC LIMIT 1)) AS since) s
+ WHERE r.state = 'released' AND EXISTS (SELECT FROM batch_parts p WHERE p.run_id = r.id) AND s.since < now() - $1::int8 * interval '1 ms'
+ ORDER BY s.since LIMIT 20`,
+		runGrace.Milliseconds())
+	if err != nil {
+		return // as below
+	}
+	var found bool
+	var key string
+	var since time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&key, &since}, func() error {
+		found = true
+		d.judge(false, resultWarn, findingRow{
+			Area: "ledger", Check: "run " + key, Wanted: "enqueued, paused or cancelled", Found: "released, and still since " + cli.Time(since),
+			Advice: fmt.Sprintf("nobody enqueues it: `paidonce batch resume %s --reason ...` goes on where it was, and pays no row twice", key),
+		})
+		return nil
+	}); err != nil {
+		return // an older schema, or a role without the right
+	}
+	if !found {
+		d.judge(true, resultWarn, findingRow{Area: "ledger", Check: "runs that nobody enqueues", Wanted: "none", Found: "none"})
+	}
+}
