@@ -192,35 +192,6 @@ func TestAcceptBulk_BeforeAndAfterShareTheTransaction(t *testing.T) {
 	db.wantCount(3, "rows", `SELECT (SELECT count(*) FROM operations) + (SELECT count(*) FROM leases)`)
 }
 
-func TestCancelManyIfOpen_EndsOnlyWhatNobodyHasBegun(t *testing.T) {
-	db, l := bulkLedger(t)
-	ctx := context.Background()
-	orders := bulkOrders(4)
-	mustBulk(t, l, ledger.Bulk{Orders: orders})
-	begun := newWish()
-	begun.Key, begun.Fingerprint = orders[0].Key, orders[0].Fingerprint
-	mustClaim(t, db.Ledger, begun)
-	db.exec(`UPDATE operations SET in_doubt = true, first_sent_at = now() WHERE key = $1`, orders[1].Key)
-	keys := []uuid.UUID{orders[3].Key, orders[0].Key, orders[2].Key, orders[1].Key}
-	for _, want := range []int{2, 0} {
-		if n, err := l.CancelManyIfOpen(ctx, keys, "run_cancelled"); err != nil || n != want {
-			t.Errorf("cancelled %d, err %v; want %d", n, err, want)
-		}
-	}
-	for _, one := range []struct {
-		want int64
-		sql  string
-	}{
-		{2, `SELECT count(*) FROM operations WHERE state = 'cancelled' AND code = 'run_cancelled' AND outcome_at IS NOT NULL`},
-		{2, `SELECT count(*) FROM observations WHERE kind = 'note' AND code = 'run_cancelled'`},
-		{2, `SELECT count(*) FROM outbox WHERE type = 'cancelled'`},
-		{2, `SELECT count(*) FROM due`},
-		{2, `SELECT count(*) FROM unpublished_jobs`},
-	} {
-		db.wantCount(one.want, one.sql, one.sql)
-	}
-}
-
 func TestUnpublishedJobs_AnotherHoldersBacklogIsNotReadThrough(t *testing.T) {
 	db, l := bulkLedger(t)
 	ctx := context.Background()

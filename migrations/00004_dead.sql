@@ -65,7 +65,7 @@ CREATE TABLE corrections (
     old_key        uuid, -- NULL: none could be read
     old_sha256     bytea NOT NULL,
     payload_sha256 bytea NOT NULL CHECK (octet_length(payload_sha256) = 32), -- of the new job
-    source         text NOT NULL,
+    source         text COLLATE "C" NOT NULL,
     route          text NOT NULL,
     amount_minor   bigint NOT NULL CHECK (amount_minor > 0),
     currency       text NOT NULL,
