@@ -227,11 +227,13 @@ func TestResolve_ATransferIsTakenOnce(t *testing.T) {
 		transfer, results := uuid.NewString(), make([]error, len(decisions))
 		person := db.person()
 		var both sync.WaitGroup
-		for i, r := range decisions {
-			r.TransferID = transfer
-			if err := person.CheckResolution(context.Background(), r); err != nil {
+		for i := range decisions {
+			decisions[i].TransferID = transfer
+			if err := person.CheckResolution(context.Background(), decisions[i]); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for i, r := range decisions {
 			both.Go(func() { _, results[i] = person.Resolve(context.Background(), r) })
 		}
 		both.Wait()
