@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestProveCommand(t *testing.T) {
 			t.Errorf("-o json lacks %s: %s", member, got.out)
 		}
 	}
-	if out := i.ok("", "prove", "--since", "1h", "--partner", "northbank"); !strings.Contains(out, "held            true\n") || !strings.Contains(out, "authorized      1\n") {
+	if out := i.ok("", "prove", "--since", "1h", "--partner", "northbank"); !regexp.MustCompile(`(?m)^held +true$`).MatchString(out) || !regexp.MustCompile(`(?m)^authorized +1$`).MatchString(out) {
 		t.Errorf("table: %q", out)
 	}
 	i.payAgain()
