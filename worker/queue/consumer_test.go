@@ -383,9 +383,7 @@ func TestE13_ShutdownWaitsForHandlersOnAContextThatLives(t *testing.T) {
 	if alive, _ := ended.Load().(bool); !alive {
 		t.Error("the handler's context had ended")
 	}
-	if a, b := r.pending(); a+b != 0 {
-		t.Errorf("%d undelivered, %d unacknowledged after the shutdown; want the acknowledgement flushed", a, b)
-	}
+	eventually(t, "the acknowledgement that was flushed is applied; nobody takes the job again", r.settled) // the broker applies it a moment after it came
 }
 
 func TestL1_GraceThatRunsOutEndsTheContext(t *testing.T) {
