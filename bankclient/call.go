@@ -13,8 +13,7 @@ func (p *Partner) Send(ctx context.Context, pr Prepared) Result {
 	if err := p.Check(pr); err != nil {
 		return Result{Verdict: NotExecuted, Evidence: Evidence{Phase: PhaseNone.String(), Why: whyLocal}}
 	}
-	x := p.pool.get()
-	p.do(ctx, x, request{method: http.MethodPost, url: p.create, key: pr.PartnerKey, body: pr.Body})
+	x := p.do(ctx, request{method: http.MethodPost, url: p.create, key: pr.PartnerKey, body: pr.Body})
 	r := p.judge(&pr, x)
 	p.delay(&r, x)
 	p.pool.put(x)
@@ -91,8 +90,7 @@ func (p *Partner) ask(ctx context.Context, path string, judge func(*Result, *exc
 	if err != nil {
 		return nothing(whyNoLookUp)
 	}
-	x := p.pool.get()
-	p.do(ctx, x, request{method: http.MethodGet, url: u})
+	x := p.do(ctx, request{method: http.MethodGet, url: u})
 	f := Finding{Result: Result{Evidence: p.evidence(x)}}
 	if p.judgeTransport(&f.Result, x) {
 		f.Answer = judge(&f.Result, x)

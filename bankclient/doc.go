@@ -27,7 +27,8 @@
 //   - The promise is as strong as the profile is true. A partner that ignores keys against its word is found by reconciling
 //     with its statement, not here.
 //   - An error answer carries no echo. If a partner crosses two error answers on the wire, each is taken for the other's, unless
-//     it echoes the partner key in a header, or lay on the connection before the request was written.
+//     it echoes the partner key in a header. A repeated one is not: a connection that brought an answer which names no request is not
+//     used again (but for HTTP/2, where an answer belongs to its stream).
 //   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
 //   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
 //

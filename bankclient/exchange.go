@@ -162,11 +162,24 @@ func (p *pool) put(x *exchange) {
 	p.free.Put(x)
 }
 
-// do makes the exchange: one request, at most one answer, bounded by the context and the partner's timeout.
-func (p *Partner) do(ctx context.Context, x *exchange, rq request) {
+// do makes the exchange: one request, at most one answer, bounded by the context and the partner's timeout. A spent connection that the
+// request was given is passed over; not a byte was written to it, so the request still leaves at most once.
+func (p *Partner) do(ctx context.Context, rq request) *exchange {
 	start := p.cfg.Clock()
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
+	for {
+		x := p.pool.get()
+		p.try(ctx, x, rq)
+		x.elapsed = p.cfg.Clock().Sub(start)
+		if x.err == nil || x.watched == nil || !x.watched.refused() || ctx.Err() != nil {
+			return x
+		} // else it is garbage: the transport may hold it still
+	}
+}
+
+// try makes the exchange on the connection that the transport gives it.
+func (p *Partner) try(ctx context.Context, x *exchange, rq request) {
 	x.trace = x.hooks
 	p.fill(x, rq)
 	req := (&http.Request{
@@ -184,10 +197,17 @@ func (p *Partner) do(ctx context.Context, x *exchange, rq request) {
 	if err != nil {
 		x.err = err
 	} else {
+		if x.watched != nil && (rq.body == nil || !created(resp.StatusCode)) {
+			x.watched.spend()
+			defer func() { _ = x.conn.Close() }() // what matters was read
+		}
 		x.read(resp, p.limit)
 	}
-	x.elapsed = p.cfg.Clock().Sub(start)
 }
+
+// created says whether the answer to a create shows the transfer, which is compared with what was asked for. No other answer says whose it is:
+// neither an error nor a list.
+func created(status int) bool { return status >= 200 && status < 300 }
 
 func (p *Partner) fill(x *exchange, rq request) {
 	h := x.header

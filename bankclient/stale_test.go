@@ -1,0 +1,155 @@
+package bankclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/bankclient/reference"
+)
+
+// repeating is a bank behind a network that repeats a request inside its connection: the first answer comes again when the next request has
+// been written to the same connection, before the answer to that.
+func repeating(first string) func(c net.Conn, n int, a arrival) bool {
+	var mu sync.Mutex
+	answered := map[net.Conn]bool{}
+	return func(c net.Conn, _ int, a arrival) bool {
+		mu.Lock()
+		again := answered[c]
+		begun := len(answered) > 0
+		answered[c] = true
+		mu.Unlock()
+		switch {
+		case again:
+			_, _ = io.WriteString(c, first+reply(201, jsonType, agreeing))
+		case begun && a.Method == http.MethodGet:
+			_, _ = io.WriteString(c, list(agreeing))
+		case begun:
+			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+		default:
+			_, _ = io.WriteString(c, first)
+		}
+		return true
+	}
+}
+
+// An error answer names no request. It came a second time, late, and the next call took it for its own: the bank paid what we recorded as
+// rejected. So a connection that brought one is not used again, over plain TCP and over TLS.
+func TestA5_RepeatedRejectionIsNotTakenForTheNextCalls(t *testing.T) {
+	cert, roots := selfSigned(t)
+	for name, first := range map[string]string{
+		"422": reply(422, jsonType, errorBody("account_closed")),
+		"429": reply(429, jsonType, errorBody("rate_limited"), "Retry-After: 1"),
+		"409": reply(409, jsonType, errorBody("request_in_progress")),
+		"401": reply(401, jsonType, errorBody("unauthorized")),
+		"500": reply(500, jsonType, errorBody("internal_error")),
+		"404": reply(404, jsonType, errorBody("not_found")),
+	} {
+		for _, secure := range []bool{false, true} {
+			var b *bank
+			if secure {
+				b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, repeating(first))
+			} else {
+				b = startBank(t, repeating(first))
+			}
+			cfg := config(b.URL)
+			cfg.TLS = &tls.Config{RootCAs: roots}
+			p := open(t, cfg, reference.New())
+			pr := prepare(t, p)
+			p.Send(t.Context(), pr)
+			r := p.Send(t.Context(), pr)
+			if r.Verdict != authorized || r.Evidence.Reused || len(b.seen()) != 2 {
+				t.Errorf("%s (TLS: %t): %s, %d requests, evidence %s; want authorized on another connection, 2 requests", name, secure, r.Verdict, len(b.seen()), r.Evidence.JSON())
+			}
+		}
+	}
+}
+
+// A look-up that found nothing names no request either.
+func TestA12_RepeatedEmptyListIsNotTakenForTheNextLookUps(t *testing.T) {
+	b := startBank(t, repeating(list()))
+	p := partnerAt(t, b.URL)
+	pr := prepare(t, p)
+	if f := p.LookUp(t.Context(), pr); f.Answer != bankclient.NotFound {
+		t.Fatalf("%v %s", f.Answer, f.Result.Evidence.JSON())
+	}
+	if f := p.LookUp(t.Context(), pr); f.Answer != bankclient.Found {
+		t.Errorf("%v, evidence %s; want found, on another connection", f.Answer, f.Result.Evidence.JSON())
+	}
+}
+
+// unclosable is a connection that stays open until the test ends, so that the next call gets it for certain.
+type unclosable struct{ net.Conn }
+
+func (unclosable) Close() error { return nil }
+
+// The next call may have got the connection already when its answer was seen to name nobody. Nothing is written to it then, and the call is
+// made on another one, once: a create and a look-up, over plain TCP and over TLS.
+func TestA5_SpentConnectionIsPassedOver(t *testing.T) {
+	cert, roots := selfSigned(t)
+	for _, secure := range []bool{false, true} {
+		first := reply(422, jsonType, errorBody("account_closed"))
+		var b *bank
+		if secure {
+			b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, repeating(first))
+		} else {
+			b = startBank(t, repeating(first))
+		}
+		cfg := config(b.URL)
+		cfg.TLS = &tls.Config{RootCAs: roots}
+		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+			}
+			return unclosable{c}, err
+		}
+		p := open(t, cfg, reference.New())
+		pr := prepare(t, p)
+		wantVerdict(t, p.Send(t.Context(), pr), rejected, operation)
+		r := p.Send(t.Context(), pr)
+		if wantVerdict(t, r, authorized, operation); r.Evidence.Reused {
+			t.Errorf("TLS: %t: evidence %s", secure, r.Evidence.JSON())
+		}
+		for range 2 { // the first spends the connection that the transfer was created on
+			if f := p.LookUp(t.Context(), pr); f.Answer == bankclient.NotFound {
+				t.Errorf("TLS: %t: %s", secure, f.Result.Evidence.JSON())
+			}
+		}
+		if n := len(b.seen()); n != 4 {
+			t.Errorf("TLS: %t: %d requests arrived, want 4", secure, n)
+		}
+	}
+}
+
+// The same at speed, where closing and the next call race.
+func TestA5_EveryCallAfterARejectionArrivesOnce(t *testing.T) {
+	b := startBank(t, func(c net.Conn, n int, _ arrival) bool {
+		if n%2 == 1 {
+			_, _ = io.WriteString(c, reply(422, jsonType, errorBody("account_closed")))
+		} else {
+			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+		}
+		return true
+	})
+	p := partnerAt(t, b.URL)
+	pr := prepare(t, p)
+	const calls = 1000
+	for n := 1; n <= calls; n++ {
+		want := authorized
+		if n%2 == 1 {
+			want = rejected
+		}
+		if r := p.Send(t.Context(), pr); r.Verdict != want {
+			t.Fatalf("call %d: %s, evidence %s; want %s", n, r.Verdict, r.Evidence.JSON(), want)
+		}
+	}
+	if n := len(b.seen()); n != calls {
+		t.Errorf("%d requests arrived, want %d", n, calls)
+	}
+}
