@@ -105,10 +105,17 @@ func Eventually(t testing.TB, within time.Duration, what string, holds func() bo
 func AwaitEnd(t testing.TB, world World, key uuid.UUID) Outcome {
 	t.Helper()
 	var o Outcome
+	ended := false
+	defer func() {
+		if !ended {
+			t.Logf("%s is %q (%s), in doubt: %t, after %d attempts", key, o.State, o.Code, o.InDoubt, o.Attempts)
+		}
+	}()
 	Eventually(t, world.Patience(), "finished or parked", func() bool {
 		o, _ = world.Outcome(key)
 		return o.State != "" && o.State != ledger.StateOpen && o.State != ledger.StateClaimed
 	})
+	ended = true
 	return o
 }
 
