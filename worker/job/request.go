@@ -46,7 +46,10 @@ type requestReader struct {
 }
 
 // readRequest is readDocument for a request.
-func (r *requestReader) readRequest() *Fault {
+func (r *requestReader) readRequest() *Fault { return r.readMembers(r.readRequestMember) }
+
+// readMembers reads one object and nothing after it; read takes each member by its raw name.
+func (r *requestReader) readMembers(read func(name string) *Fault) *Fault {
 	if _, fault := r.expect('{', fieldNone); fault != nil {
 		return fault
 	}
@@ -58,7 +61,7 @@ func (r *requestReader) readRequest() *Fault {
 		if end {
 			break
 		}
-		if fault := r.readRequestMember(name); fault != nil {
+		if fault := read(name); fault != nil {
 			return fault
 		}
 	}

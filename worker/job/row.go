@@ -2,8 +2,6 @@ package job
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -109,27 +107,7 @@ type rowReader struct {
 	rowRef string
 }
 
-func (r *rowReader) readRow() *Fault {
-	if _, fault := r.expect('{', fieldNone); fault != nil {
-		return fault
-	}
-	for {
-		name, end, fault := r.readRawName(fieldNone)
-		if fault != nil {
-			return fault
-		}
-		if end {
-			break
-		}
-		if fault := r.readRowMember(name); fault != nil {
-			return fault
-		}
-	}
-	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return refuse(CodeTrailingData, "", "something follows the object")
-	}
-	return nil
-}
+func (r *rowReader) readRow() *Fault { return r.readMembers(r.readRowMember) }
 
 func (r *rowReader) readRowMember(name string) *Fault {
 	f := topField(name)
