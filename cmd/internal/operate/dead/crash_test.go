@@ -165,12 +165,7 @@ func (s *slow) PublishMany(ctx context.Context, ms []queue.Message) []queue.Resu
 
 func TestReplay_TwoOperatorsAtOnce(t *testing.T) {
 	w := newWorld(t, dead.Options{})
-	var keys []uuid.UUID
-	var letters []letter
-	for range 60 {
-		keys = append(keys, job.NewKey())
-		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
-	}
+	keys, letters := fresh(60)
 	w.bury(letters...)
 	p := w.freeze(dead.Filter{})
 	s := &slow{Publisher: w.publish, begun: make(chan struct{}), go_: make(chan struct{})}
@@ -194,12 +189,7 @@ func TestReplay_TwoOperatorsAtOnce(t *testing.T) {
 // Two plans of the same letters at once, under two leases: the database lets one decide about each letter.
 func TestReplay_TwoPlansOfTheSameLettersAtOnce(t *testing.T) {
 	w := newWorld(t, dead.Options{Chunk: 3})
-	var keys []uuid.UUID
-	var letters []letter
-	for range 40 {
-		keys = append(keys, job.NewKey())
-		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
-	}
+	keys, letters := fresh(40)
 	w.bury(letters...)
 	plans := []*dead.Plan{w.freeze(dead.Filter{}), w.freeze(dead.Filter{})}
 	var all sync.WaitGroup
@@ -224,12 +214,7 @@ func TestReplay_TwoPlansOfTheSameLettersAtOnce(t *testing.T) {
 
 func TestReplay_InterruptedFinishesItsChunkAndGoesOnLater(t *testing.T) {
 	w := newWorld(t, dead.Options{})
-	var keys []uuid.UUID
-	var letters []letter
-	for range 30 {
-		keys = append(keys, job.NewKey())
-		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
-	}
+	keys, letters := fresh(30)
 	letters = append(letters, letters[0]) // a copy: how it stands changes with the first one's replay
 	w.bury(letters...)
 	p := w.freeze(dead.Filter{})
@@ -306,12 +291,7 @@ func (s *silent) PublishMany(_ context.Context, ms []queue.Message) []queue.Resu
 
 func TestReplay_StopsWhenTheBrokerConfirmsNothing(t *testing.T) {
 	w := newWorld(t, dead.Options{Chunk: 10})
-	var keys []uuid.UUID
-	var letters []letter
-	for range 40 {
-		keys = append(keys, job.NewKey())
-		letters = append(letters, letter{payload: payload(keys[len(keys)-1])})
-	}
+	keys, letters := fresh(40)
 	w.bury(letters...)
 	p := w.freeze(dead.Filter{})
 	s := &silent{Publisher: w.publish}

@@ -173,6 +173,15 @@ type letter struct {
 	trace   string
 }
 
+// fresh makes n letters of as many withdrawals.
+func fresh(n int) (keys []uuid.UUID, letters []letter) {
+	for range n {
+		key := job.NewKey()
+		keys, letters = append(keys, key), append(letters, letter{payload: payload(key)})
+	}
+	return keys, letters
+}
+
 // bury stores letters as a worker does.
 func (w *world) bury(letters ...letter) {
 	w.t.Helper()
