@@ -20,6 +20,8 @@ type Options struct {
 	Calm bool
 	// Hostility is the share of requests that meet a fault. Default 0.25.
 	Hostility float64
+	// Never names faults that the random hostility leaves out; set by hand they still work. Default none.
+	Never []string
 	// MaxDelay bounds every delay of the random hostility. Default 3 s.
 	MaxDelay time.Duration
 	// TimeScale multiplies every delay of the random hostility before MaxDelay cuts it. Default 1.
@@ -96,7 +98,7 @@ func New(options Options) *Bank {
 		stopping: make(chan struct{}), life: life, endLife: endLife, closed: life.Done(),
 	}
 	hostility, err := b.catalogue.resolve(b.catalogue.defaultProfile(options))
-	if err := errors.Join(err, options.Validate()); err != nil {
+	if err := errors.Join(err, b.catalogue.known(options.Never), options.Validate()); err != nil {
 		panic("banksim: " + err.Error()) // whoever lets people choose options calls Validate first
 	}
 	b.buffers.New = func() any { return new(make([]byte, 0, 1024)) }

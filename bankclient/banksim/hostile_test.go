@@ -160,6 +160,25 @@ func TestHostilityShare(t *testing.T) {
 	}
 }
 
+func TestNever(t *testing.T) {
+	b := banksim.New(banksim.Options{Seed: 5, Hostility: 1, Never: []string{"reject"}})
+	met := map[string]int{}
+	for i := range 2_000 {
+		for _, name := range b.Schedule(fmt.Sprint("key-", i), 1, false)[0] {
+			met[name]++
+		}
+	}
+	if met["reject"] != 0 || met["pending"] == 0 {
+		t.Errorf("met %d times what is left out, and %d times another fault", met["reject"], met["pending"])
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a name that no fault has was taken")
+		}
+	}()
+	banksim.New(banksim.Options{Never: []string{"rejet"}})
+}
+
 func TestBeforeExecuteViolations(t *testing.T) {
 	var seen []string
 	r := newRig(t, banksim.Options{Calm: true, BeforeExecute: func(key string) error {

@@ -48,6 +48,9 @@ func (c *catalogue) defaultProfile(o Options) Profile {
 		Weights: map[string]float64{}, ReadWeights: map[string]float64{},
 	}
 	for _, s := range c.specs {
+		if slices.Contains(o.Never, s.name) {
+			continue
+		}
 		if s.weight > 0 {
 			p.Weights[s.name] = s.weight
 		}
@@ -56,6 +59,16 @@ func (c *catalogue) defaultProfile(o Options) Profile {
 		}
 	}
 	return p
+}
+
+// known refuses names that no fault has.
+func (c *catalogue) known(names []string) error {
+	for _, name := range names {
+		if c.index(name) < 0 {
+			return fmt.Errorf("no fault is called %q", name)
+		}
+	}
+	return nil
 }
 
 // resolve checks a profile and prepares it for drawing.

@@ -21,6 +21,9 @@ type Bank struct {
 	arrived atomic.Pointer[func(partnerKey string)]
 }
 
+// NeedAPerson names the faults that a worker answers by pausing the partner until a person resumes it: for banks of runs in which nobody does.
+func NeedAPerson() []string { return []string{"insufficient_funds"} }
+
 // StartBank opens a bank. ledgerURL is of a role that may read attempts.
 func StartBank(ctx context.Context, ledgerURL string, options banksim.Options) (*Bank, error) {
 	pool, err := pgxpool.New(ctx, ledgerURL)

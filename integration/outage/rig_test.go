@@ -168,6 +168,7 @@ func newRig(t *testing.T, with setup) *rig {
 	r.startBroker(t, with)
 	r.witness, err = r.roles.Witness(r.brokerURL)
 	check(t, err)
+	with.bank.Never = arena.NeedAPerson()
 	r.bank, err = arena.StartBank(t.Context(), r.urls.Superuser, with.bank)
 	check(t, err)
 	t.Cleanup(func() {
@@ -175,13 +176,6 @@ func newRig(t *testing.T, with setup) *rig {
 			t.Error(err)
 		}
 	})
-	if !with.bank.Calm { // an empty float pauses the partner until a person resumes, and there is none in most of these tests
-		p := r.bank.Profile()
-		delete(p.Weights, "insufficient_funds")
-		if err := r.bank.SetProfile(p); err != nil {
-			t.Fatal(err)
-		}
-	}
 	r.bank.OnArrival(func(string) { r.arrived.Add(1) })
 	r.toLedger, r.toBank = through(t, r.urls.Worker), through(t, r.bank.URL)
 	s := with.settings

@@ -11,6 +11,7 @@ import (
 
 	"github.com/paidonce/paidonce/bankclient"
 	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/arena"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/job"
 	"github.com/paidonce/paidonce/worker/workertest"
@@ -60,12 +61,7 @@ func wantAuthorizedOnce(t *testing.T, w *world, key uuid.UUID) workertest.Outcom
 // TestA2_NothingArrivesBeforeItsClaimAndAttempt: fifty withdrawals at a hostile bank; the bank looks into the ledger at every arrival.
 func TestA2_NothingArrivesBeforeItsClaimAndAttempt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, banksim.Options{Seed: 2, Hostility: 0.4, MaxDelay: 500 * time.Millisecond})
-	profile := w.bank.Profile()
-	delete(profile.Weights, "insufficient_funds") // an empty float pauses the partner until a person resumes, and there is none here
-	if err := w.bank.SetProfile(profile); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, banksim.Options{Seed: 2, Hostility: 0.4, MaxDelay: 500 * time.Millisecond, Never: arena.NeedAPerson()})
 	p := workertest.Start(t, w, nil)
 	var keys []uuid.UUID
 	for range 50 {

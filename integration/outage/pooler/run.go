@@ -158,7 +158,7 @@ func until(ctx context.Context, within time.Duration, what string, holds func() 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return fmt.Errorf("not within %s: %s: %w", within, what, err)
+			return fmt.Errorf("not within %s: %s (last: %w)", within, what, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -192,7 +192,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, nats.Shutdown()) }()
-	bank, err := arena.StartBank(ctx, urls.Superuser, banksim.Options{Seed: 3, MaxDelay: 500 * time.Millisecond})
+	bank, err := arena.StartBank(ctx, urls.Superuser, banksim.Options{Seed: 3, MaxDelay: 500 * time.Millisecond, Never: arena.NeedAPerson()})
 	if err != nil {
 		return err
 	}
@@ -265,11 +265,13 @@ func attack(ctx context.Context, dir, broker string, roles stack.NATSRoles, urls
 		now, err := w.Standing(ctx)
 		if calm++; err != nil || !now.Done() {
 			calm = 0
+			err = errors.Join(fmt.Errorf("%+v", now), err)
 		}
 		return calm >= 2, err
 	})
 	if err != nil {
-		return nil, err
+		left, unread := w.LeftOver(ctx, 20)
+		return nil, errors.Join(err, errors.New(strings.Join(left, "\n")), unread)
 	}
 	ev, err := w.Collect(ctx, all)
 	if err != nil {
