@@ -56,7 +56,7 @@ func TestJourneyOfABatch(t *testing.T) {
 	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
 	dir := t.TempDir()
 	good, bad := i.write(dir, "november.csv", payroll), i.write(dir, "bad.csv", strings.Replace(payroll, "20.50", "1.9E+18", 1))
-	twins := i.write(dir, "twins.csv", payroll+payroll[strings.LastIndex(payroll, "e-3"):])
+	twins := i.write(dir, "twins.csv", payroll+strings.Replace(payroll[strings.LastIndex(payroll, "e-3"):], "e-3", "e-4", 1))
 	of := []string{"--source", "wallet", "--route", "gbp-fps"}
 	submit := func(who, file string, more ...string) said {
 		return i.batch(who, append(append([]string{"submit", file, "--run", runKey, "--reason", "payroll"}, of...), more...)...)
@@ -67,6 +67,8 @@ func TestJourneyOfABatch(t *testing.T) {
 	wantCode(t, i.batch("", append([]string{"check", bad, "-o", "csv"}, of...)...), cli.Failure, "line,row,column,cell,code,message,hint", "\n3,2,amount,")
 	wantCode(t, i.batch("", append([]string{"check", twins}, of...)...), cli.Ambiguous, "--allow-duplicates")
 	wantCode(t, i.batch("", append([]string{"check", twins, "--allow-duplicates", "two shifts"}, of...)...), cli.OK)
+	wantCode(t, i.batch("", append([]string{"check", i.write(dir, "ref.csv", payroll+payroll[strings.LastIndex(payroll, "e-3"):]), "--allow-duplicates", "two shifts"}, of...)...),
+		cli.Failure, "row_ref_twice", "line 4")
 	wantCode(t, i.batch("", "check", good, "--source", "nobody", "--delimiter", "xx", "--expect-sum", "1"), cli.Usage, "--source", "--delimiter", "--expect-sum")
 	wantCode(t, submit("olga", bad), cli.Failure, "amount")
 	wantCode(t, submit("olga", good, "--dry-run"), cli.OK, "second person")

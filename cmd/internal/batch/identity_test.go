@@ -42,7 +42,7 @@ func TestIdentity(t *testing.T) {
 			s.File = strings.NewReader(twoRows[:strings.LastIndex(twoRows, "r2")])
 		}, ErrOtherContent, 1},
 		{"same run key, a row twice", func(_ *world, s *Submission) {
-			s.File, s.DuplicatesReason = strings.NewReader(twoRows+twoRows[strings.LastIndex(twoRows, "r2"):]), "two salaries"
+			s.File, s.DuplicatesReason = strings.NewReader(twoRows+strings.Replace(twoRows[strings.LastIndex(twoRows, "r2"):], "r2", "r3", 1)), "two salaries"
 		}, ErrOtherContent, 1},
 		{"same run key, other start", func(_ *world, s *Submission) { s.Read.NotBefore = s.Read.NotBefore.AddDate(2040, 0, 0) }, ErrOtherContent, 1},
 		{"same run key, other source", func(_ *world, s *Submission) { s.Read.Source = "wallet" }, ErrOtherContent, 1},

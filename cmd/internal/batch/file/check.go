@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type Report struct {
 	Format        Format
 	Rows          int            // good and bad
 	Bad           int            // rows
-	Sums          []money.Amount // of the good rows, by currency; without those that do not fit, which are a fault
+	Sums          []money.Amount // of the rows that are payments, by currency; without those that do not fit, which are a fault
 	Trailer       *Totals        // what the file says about itself; nil = nothing
 	Faults        []Fault        // the first ones
 	FaultCount    int            // all
@@ -60,7 +61,7 @@ func Check(ctx context.Context, r io.Reader, format Format, opt Options, check C
 		return Report{}, err
 	}
 	c := newChecker(format, check)
-	defer func() { _ = c.contents.sorter.close(); _ = c.duplicates.sorter.close() }()
+	defer func() { _ = c.contents.sorter.close(); _ = c.duplicates.sorter.close(); _ = c.refs.sorter.close() }()
 	for {
 		row, err := reader.Next()
 		var fault *Fault
@@ -98,6 +99,7 @@ type checker struct {
 	over       map[string]bool // currencies whose sum does not fit
 	contents   contents
 	duplicates *duplicates
+	refs       *refs
 }
 
 func newChecker(format Format, opt CheckOptions) *checker {
@@ -111,7 +113,8 @@ func newChecker(format Format, opt CheckOptions) *checker {
 		opt.inMemory = memoryRecords
 	}
 	return &checker{opt: opt, report: Report{Format: format, FaultsByCode: map[string]int{}}, sums: map[string]int64{}, over: map[string]bool{},
-		contents: contents{sorter: newSorter(opt.TempDir, opt.inMemory)}, duplicates: newDuplicates(newSorter(opt.TempDir, opt.inMemory))}
+		contents: contents{sorter: newSorter(opt.TempDir, opt.inMemory)}, duplicates: newDuplicates(newSorter(opt.TempDir, opt.inMemory)),
+		refs: newRefs(newSorter(opt.TempDir, opt.inMemory))}
 }
 
 func (c *checker) fault(f *Fault) {
@@ -146,6 +149,9 @@ func (c *checker) add(row *Row) error {
 	if err := c.duplicates.add(row); err != nil {
 		return err
 	}
+	if err := c.refs.add(row); err != nil {
+		return err
+	}
 	if c.opt.Each != nil {
 		return c.opt.Each(row)
 	}
@@ -163,10 +169,14 @@ func (c *checker) finish(reader *Reader) (Report, error) {
 		report.Sums = append(report.Sums, money.Amount{Minor: minor, Currency: currency})
 	}
 	sortSums(report.Sums)
+	repeated, err := c.noteRepeated(reader.source.refColumn())
+	if err != nil {
+		return Report{}, err
+	}
 	if report.Complete {
 		c.compare()
 	}
-	var err error
+	report.Bad += repeated // behind the comparison of the sums, in which they are
 	if report.Digest, err = reader.Digest(); err != nil {
 		return Report{}, fmt.Errorf("read a batch file: %w", err)
 	}
@@ -176,6 +186,28 @@ func (c *checker) finish(reader *Reader) (Report, error) {
 	}
 	report.Duplicates, report.DuplicateSets, report.DuplicateRows, err = c.duplicates.find(c.opt.MaxDuplicates)
 	return *report, err
+}
+
+// noteRepeated notes rows that are called like an earlier one, among the other faults in the order of the file. It gives their number.
+func (c *checker) noteRepeated(column string, cell int) (int, error) {
+	report, none := &c.report, "none"
+	if report.Format == FormatPain00103 || report.Format == FormatPain00109 {
+		none = notProvided
+	}
+	list, n, err := c.refs.repeated(c.opt.MaxFaults)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	for _, r := range list {
+		report.Faults = append(report.Faults, Fault{Line: r.line, Row: r.row, Column: column, Cell: cell, Code: CodeRowRefTwice,
+			Message: fmt.Sprintf("is the reference of line %d too: one payment of your records would be made twice", r.firstLine),
+			Hint:    "leave one of the two rows out; if both are meant, give each a reference of its own, or " + none})
+	}
+	slices.SortStableFunc(report.Faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	report.Faults = report.Faults[:min(len(report.Faults), c.opt.MaxFaults)]
+	report.FaultCount += n
+	report.FaultsByCode[CodeRowRefTwice] += n
+	return n, nil
 }
 
 // compare judges the totals. Sums are compared only if every row could be read: otherwise they differ, and that says nothing.

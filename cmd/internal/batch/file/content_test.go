@@ -54,7 +54,7 @@ func TestJ11_TheSameFileOnAnotherWay(t *testing.T) {
 	}
 	for format, texts := range map[Format][2]string{
 		FormatNDJSON: {goodLine, strings.Replace(goodLine, `{`, `{"route":"gbp-fps",`, 1)},
-		FormatCSV:    {"route," + goodHeader[8:] + "," + goodRow[3:], "route," + goodHeader[8:] + "gbp-fps," + goodRow[3:]},
+		FormatCSV:    {"route," + goodHeader[8:] + "," + goodRow[1:], "route," + goodHeader[8:] + "gbp-fps," + goodRow[1:]},
 	} {
 		one, two := mustCheck(t, texts[0], format, plain(), CheckOptions{}), mustCheck(t, texts[1], format, plain(), CheckOptions{})
 		if !one.Good() || !two.Good() || one.ContentDigest == two.ContentDigest {
@@ -166,7 +166,8 @@ func TestSortingOnDiskChangesNothing(t *testing.T) {
 	text := append(manyRows(5000), manyRows(300)[len(goodHeader):]...)
 	whole := mustCheck(t, string(text), FormatCSV, plain(), CheckOptions{})
 	spilled := mustCheck(t, string(text), FormatCSV, plain(), CheckOptions{inMemory: 64, TempDir: t.TempDir()})
-	if whole.ContentDigest != spilled.ContentDigest || fmt.Sprint(whole.Duplicates) != fmt.Sprint(spilled.Duplicates) || spilled.DuplicateRows != 300 {
+	if whole.ContentDigest != spilled.ContentDigest || fmt.Sprint(whole.Duplicates) != fmt.Sprint(spilled.Duplicates) || spilled.DuplicateRows != 300 ||
+		fmt.Sprint(whole.Faults) != fmt.Sprint(spilled.Faults) || spilled.FaultsByCode[CodeRowRefTwice] != 300 {
 		t.Errorf("another report: %d and %d duplicates", whole.DuplicateRows, spilled.DuplicateRows)
 	}
 	if _, err := Check(t.Context(), bytes.NewReader(text), FormatCSV, plain(), CheckOptions{inMemory: 64, TempDir: t.TempDir() + "/none"}); err == nil {
@@ -181,8 +182,8 @@ func TestMemoryDoesNotGrowWithTheFile(t *testing.T) {
 	go func() {
 		_, _ = io.WriteString(out, goodHeader)
 		part := manyRows(1000)[len(goodHeader):]
-		for range rows / 1000 {
-			_, _ = out.Write(part)
+		for i := range rows / 1000 {
+			_, _ = out.Write(bytes.ReplaceAll(part, []byte("row-"), fmt.Appendf(nil, "row-%d-", i)))
 		}
 		_ = out.Close()
 	}()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -63,6 +64,10 @@ func newCSV(r io.Reader, opt Options) (*csvSource, error) {
 }
 
 func (s *csvSource) trailer() *Totals { return s.closing }
+
+func (s *csvSource) refColumn() (string, int) {
+	return colRowRef.name(), slices.Index(s.header, colRowRef) + 1
+}
 
 func (s *csvSource) next() (Row, error) {
 	if s.header == nil {

@@ -10,7 +10,7 @@ import (
 
 const (
 	goodHeader = "row_ref,debtor_account,amount,currency,name,iban,reference\n"
-	goodRow    = "r1,cust-1,49.00,GBP,A N Example,GB33BUKB20201555555555,Withdrawal 1\n"
+	goodRow    = ",cust-1,49.00,GBP,A N Example,GB33BUKB20201555555555,Withdrawal 1\n"
 )
 
 func plain() Options { return Options{Source: "finance", Route: "gbp-fps"} }

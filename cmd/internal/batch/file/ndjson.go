@@ -21,6 +21,8 @@ func newNDJSON(r io.Reader, opt Options) *ndjsonSource {
 
 func (s *ndjsonSource) trailer() *Totals { return nil }
 
+func (s *ndjsonSource) refColumn() (string, int) { return "/row_ref", 0 }
+
 func (s *ndjsonSource) next() (Row, error) {
 	for {
 		line, err := s.lines.next()

@@ -22,7 +22,7 @@ import (
 //     scaled exactly. More digits, also zeros, are refused; nothing is rounded.
 //   - What would change the payment, or be lost on its way, is refused and not passed over: cheques (PmtMtd other than TRF, ChqInstr), equivalent amounts,
 //     rates of exchange, charges other than SHAR or SLEV, urgent or other service levels, local instruments, intermediary agents, ultimate parties,
-//     instructions to agents, category and purpose codes, UETR, tax and regulatory reports, structured remittance but for the one reference. Some of
+//     instructions to agents, proxies of accounts (Prxy), category and purpose codes, UETR, tax and regulatory reports, structured remittance but for the one reference. Some of
 //     them, which change nothing about who gets how much, may be dropped by Options.Ignore: see Droppable.
 //   - What only describes is passed over: names, addresses and contacts of all parties, the bank of the payer (the route decides), batch booking, InstrId.
 
@@ -30,6 +30,9 @@ import (
 func Droppable() []string {
 	return []string{"CtgyPurp", "InstrPrty", "Purp", "RltdRmtInf", "SplmtryData", "SvcLvl", "UETR", "UltmtCdtr", "UltmtDbtr"}
 }
+
+// proxyElement is an alias in the place of an account.
+const proxyElement = "Prxy"
 
 const painNamespace = "urn:iso:std:iso:20022:tech:xsd:"
 
@@ -75,6 +78,8 @@ func newPain(r io.Reader, format Format, opt Options) (source, error) {
 }
 
 func (s *painSource) trailer() *Totals { return nil }
+
+func (s *painSource) refColumn() (string, int) { return "PmtInf/CdtTrfTxInf/PmtId/EndToEndId", 0 }
 
 func (s *painSource) next() (Row, error) {
 	if !s.begun {
@@ -145,7 +150,11 @@ func (s *painSource) start(e xml.StartElement) error {
 		s.found(fault)
 		return s.skip()
 	}
-	if child.refused {
+	switch {
+	case child.refused && child.name == proxyElement:
+		s.found(s.faultAt(child, "account_proxy", "names the account by a proxy, such as a telephone number, and where that leads can change",
+			"write the account itself, Id/IBAN or Id/Othr/Id, and leave Prxy out"))
+	case child.refused:
 		s.found(s.faultAt(child, "not_honoured", "asks for something that cannot be honoured",
 			"pay this row another way, or let the program that wrote the file leave it out"))
 	}
@@ -187,7 +196,7 @@ func (s *painSource) place(top *frame, name string) (*node, *Fault) {
 		if i > top.at {
 			missing := top.missing(i)
 			top.at, top.count = i, 0
-			if missing != nil && !top.node.choice {
+			if missing != nil && !top.node.choice && name != proxyElement { // which is refused in a sentence that says more
 				s.found(s.faultAt(missing, "element_missing", "is not there", "the schema requires it before "+name))
 			}
 		}

@@ -30,6 +30,8 @@ type source interface {
 	next() (Row, error)
 	// trailer is what the file itself says about its rows; nil = nothing.
 	trailer() *Totals
+	// refColumn is where a row has the author's own name of it, and which cell that is; 0 = it has no cells.
+	refColumn() (column string, cell int)
 }
 
 // Totals are numbers to compare a file with.

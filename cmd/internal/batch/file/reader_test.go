@@ -110,7 +110,7 @@ func TestAFileThatCannotBeReadIsNoShortFile(t *testing.T) {
 
 // TestNextAfterTheEnd gives the same answer again, and never an end of file behind a fault that ended the reading.
 func TestNextAfterTheEnd(t *testing.T) {
-	r, err := Open(strings.NewReader(goodHeader+goodRow), FormatCSV, plain())
+	r, err := Open(strings.NewReader(goodHeader+"r1"+goodRow), FormatCSV, plain())
 	if err != nil {
 		t.Fatal(err)
 	}
