@@ -91,8 +91,14 @@ func openPool(ctx context.Context, cfg *pgxpool.Config, opt Options) (*Ledger, e
 	// Described once per connection, not prepared under a name: nothing on the server outlives a transaction.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	cfg.ConnConfig.ConnectTimeout = orElse(cfg.ConnConfig.ConnectTimeout, 5*time.Second)
-	if !opt.Unprepared {
-		cfg.BeforeConnect = prepareWhereDirect
+	cfg.BeforeConnect = func(ctx context.Context, one *pgx.ConnConfig) error {
+		if !opt.Unprepared {
+			if err := prepareWhereDirect(ctx, one); err != nil {
+				return err
+			}
+		}
+		boundFarewell(one) // after the connection that is made to ask
+		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -124,7 +130,7 @@ func prepareWhereDirect(ctx context.Context, cfg *pgx.ConnConfig) error {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Close waits for connections in use and closes all.
+// Close waits for connections in use and closes all. Those that were given up go within two farewells.
 func (l *Ledger) Close() { l.pool.Close() }
 
 // Lease is how long a claim lasts.

@@ -62,6 +62,8 @@ type Consumer struct {
 	log    zerolog.Logger
 	beats  heartbeats
 
+	life     context.Context // of handlers and their dead letters: outlives the signal to stop, ends with the grace
+	end      context.CancelFunc
 	handlers sync.WaitGroup
 }
 
@@ -82,10 +84,12 @@ func NewConsumer(nc *nats.Conn, dead *DeadLetters, route string, intake Intake, 
 	if opts.Pullers < 0 || opts.AckWait < 0 || opts.Grace < 0 {
 		return nil, errors.New("consume: pullers, ack wait and grace must not be negative")
 	}
+	life, end := context.WithCancel(context.Background())
 	return &Consumer{
 		nc: nc, dead: dead, route: route, intake: intake, handle: handle, opts: opts,
 		log:   opts.Log.With().Str("route", route).Logger(),
 		beats: heartbeats{interval: opts.AckWait / 3},
+		life:  life, end: end,
 	}, nil
 }
 
@@ -149,8 +153,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.bind(ctx); err != nil {
 		return err
 	}
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	defer c.end()
 
 	beating := make(chan struct{})
 	beat, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
@@ -159,10 +162,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	var pullers errgroup.Group
 	for range c.opts.Pullers {
-		pullers.Go(func() error { return c.pullUntil(ctx, work) })
+		pullers.Go(func() error { return c.pullUntil(ctx) })
 	}
 	pullErr := pullers.Wait()
-	return errors.Join(pullErr, c.finish(stop))
+	return errors.Join(pullErr, c.finish())
 }
 
 // bind waits for a broker that is away, and refuses a consumer that is unfit.
@@ -184,7 +187,7 @@ func (c *Consumer) bind(ctx context.Context) error {
 }
 
 // finish waits for the handlers. What is not done when the grace is over is left in doubt, which is safe; its context ends.
-func (c *Consumer) finish(stop context.CancelFunc) error {
+func (c *Consumer) finish() error {
 	done := make(chan struct{})
 	go func() { defer close(done); c.handlers.Wait() }()
 	grace := time.NewTimer(c.opts.Grace)
@@ -194,7 +197,7 @@ func (c *Consumer) finish(stop context.CancelFunc) error {
 	case <-done:
 	case <-grace.C:
 		err = fmt.Errorf("shut down route %s: grace of %s is over with %d deliveries unsettled", c.route, c.opts.Grace, c.beats.len())
-		stop()
+		c.end()
 		select {
 		case <-done:
 		case <-time.After(time.Second): // for those who listen to their context
@@ -207,7 +210,7 @@ func (c *Consumer) finish(stop context.CancelFunc) error {
 }
 
 // start gives a delivery to its handler. The slot it holds is released when the handler returns.
-func (c *Consumer) start(work context.Context, msg *nats.Msg) error {
+func (c *Consumer) start(msg *nats.Msg) error {
 	d, err := newDelivery(c, msg)
 	if err != nil {
 		return err
@@ -216,7 +219,7 @@ func (c *Consumer) start(work context.Context, msg *nats.Msg) error {
 	c.handlers.Go(func() {
 		defer c.intake.Release(1)
 		defer c.recover(d)
-		c.handle(work, d)
+		c.handle(c.life, d)
 	})
 	return nil
 }

@@ -401,6 +401,29 @@ func TestL1_GraceThatRunsOutEndsTheContext(t *testing.T) {
 	}
 }
 
+// A dead letter that nobody stores is not waited for longer than the handlers are.
+func TestL1_GraceThatRunsOutEndsTheWaitForADeadLetter(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{AckWait: time.Hour})
+	r.enqueue(1)
+	if err := r.js.DeleteStream(ctxOf(t), StreamDead); err != nil {
+		t.Fatal(err)
+	}
+	started, returned := make(chan struct{}), make(chan struct{})
+	stop := r.run(newSlots(1), func(_ context.Context, d *Delivery) {
+		close(started)
+		d.Dead(job.ReasonInvalid, "nobody takes it")
+		close(returned)
+	}, ConsumerOptions{AckWait: time.Hour, Grace: 50 * time.Millisecond})
+	<-started
+	_ = stop() // whether the handler has returned by then is not what is asked
+	select {
+	case <-returned:
+	case <-time.After(2 * time.Minute): // a bound on hanging, not on speed
+		t.Error("the handler is still waiting for its dead letter")
+	}
+}
+
 func TestE14_HandlerThatPanicsMakesPoisonADeadLetter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, TopologyOptions{AckWait: time.Second})

@@ -91,12 +91,12 @@ func (d *Delivery) Retry(after time.Duration) {
 }
 
 // Dead: this job can never become an operation. It is stored among the dead letters first and terminated then. If it cannot be stored it is
-// left alone and comes again after the ack wait. Detail is for people and must not quote the payload.
+// left alone and comes again after the ack wait; that may be because the consumer's grace is over. Detail is for people and must not quote the payload.
 func (d *Delivery) Dead(reason job.Reason, detail string) {
 	if !d.settle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.consumer.opts.AckWait)
+	ctx, cancel := context.WithTimeout(d.consumer.life, d.consumer.opts.AckWait)
 	defer cancel()
 	_, err := d.consumer.dead.add(ctx, corpse{
 		subject:    d.msg.Subject,

@@ -26,8 +26,8 @@ type puller struct {
 	size  int // of the next pull, before the intake is asked
 }
 
-// pullUntil pulls until ctx ends; handlers run under work.
-func (c *Consumer) pullUntil(ctx, work context.Context) error {
+// pullUntil pulls until ctx ends.
+func (c *Consumer) pullUntil(ctx context.Context) error {
 	p := &puller{c: c, size: 1}
 	if err := p.subscribe(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *Consumer) pullUntil(ctx, work context.Context) error {
 			}
 			return fmt.Errorf("acquire slots for route %s: %w", c.route, err)
 		}
-		used, err := p.pull(ctx, work, slots)
+		used, err := p.pull(ctx, slots)
 		c.intake.Release(slots - used)
 		switch {
 		case ctx.Err() != nil:
@@ -75,7 +75,7 @@ func (p *puller) subscribe() error {
 
 // pull asks for as many jobs as there are slots and starts what comes, until all slots are used or the broker says that the pull is over.
 // It returns how many slots it has given away. After ctx has ended, what arrives is handed back at once.
-func (p *puller) pull(ctx, work context.Context, slots int) (used int, err error) {
+func (p *puller) pull(ctx context.Context, slots int) (used int, err error) {
 	p.pulls++
 	reply := p.inbox + "." + strconv.FormatUint(p.pulls, 10)
 	request := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, slots, pullWait.Nanoseconds())
@@ -109,7 +109,7 @@ func (p *puller) pull(ctx, work context.Context, slots int) (used int, err error
 				_ = p.c.nc.Publish(msg.Reply, ackNak)
 				continue
 			}
-			if err := p.c.start(work, msg); err != nil {
+			if err := p.c.start(msg); err != nil {
 				return used, err
 			}
 			used++

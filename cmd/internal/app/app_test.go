@@ -209,6 +209,44 @@ func TestWhatOutlastsEndsAfterTheWork(t *testing.T) {
 	}
 }
 
+// A part that does not end is left behind, by name, when grace and overtime are over.
+func TestL1_APartThatDoesNotEndIsLeftBehind(t *testing.T) {
+	for _, lasting := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			free := make(chan struct{})
+			stuck := part{"the stuck one", func(context.Context) error { <-free; return nil }}
+			p := &process{log: zerolog.Nop(), grace: 40 * time.Second, working: []part{{"w", func(ctx context.Context) error { <-ctx.Done(); return nil }}}}
+			if lasting {
+				p.outlasting = append(p.outlasting, stuck)
+			} else {
+				p.working = append(p.working, stuck)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			time.AfterFunc(time.Hour, stop) // virtual
+			began := time.Now()
+			err := p.runParts(ctx, nil)
+			const want = "the stuck one did not end within 48s and is left behind: what it had in hand is in doubt"
+			if err == nil || err.Error() != want || time.Since(began) != time.Hour+48*time.Second {
+				t.Errorf("lasting %t: %v after %s, want %s", lasting, err, time.Since(began), want)
+			}
+			close(free)
+		})
+	}
+}
+
+func TestL1_ConnectionsThatDoNotCloseAreNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		var closed atomic.Int32
+		began := time.Now()
+		closeAll(func() { <-free }, func() { closed.Add(1) }, func() { time.Sleep(time.Second); closed.Add(1) }) // virtual
+		if closed.Load() != 2 || time.Since(began) != 5*time.Second {
+			t.Errorf("%d closed after %s, want the other two, and 5s", closed.Load(), time.Since(began))
+		}
+		close(free)
+	})
+}
+
 // A worker whose database is away starts, says so, pulls nothing, and stops when told to.
 func TestWorkerWithoutADatabaseIsAliveAndNotReady(t *testing.T) {
 	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})

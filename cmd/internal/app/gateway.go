@@ -95,7 +95,7 @@ func RunBoth(ctx context.Context, c *config.Config, log zerolog.Logger, opts Gat
 
 // openDoor makes every part and starts none. On an error, what was made must still be closed.
 func openDoor(ctx context.Context, c *config.Config, log zerolog.Logger, opts GatewayOptions) (*door, error) {
-	d := &door{process: process{name: "gateway", log: log}}
+	d := &door{process: process{name: "gateway", log: log, grace: gateway.Grace + acceptTimeout}}
 	bySource, err := sourceTokens(c)
 	if found := append(asProblems("", NeedGateway(c)), asProblems("sources", err)...); len(found) > 0 {
 		return d, config.Problems(found)
@@ -171,12 +171,14 @@ func (d *door) accept(ctx context.Context, orders []ledger.Order) []ledger.Accep
 }
 
 func (d *door) close() {
-	if d.publish != nil && !d.publish.IsClosed() {
-		hangUp(d.publish)
+	var closes []func()
+	if d.publish != nil {
+		closes = append(closes, func() { hangUp(d.publish) })
 	}
 	if d.ledger != nil {
-		d.ledger.Close()
+		closes = append(closes, d.ledger.Close)
 	}
+	closeAll(closes...)
 }
 
 // reloadTokens reads the token files again and again, so that a token is rotated without a restart.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -21,12 +25,24 @@ type part struct {
 type process struct {
 	name       string
 	log        zerolog.Logger
-	working    []part // end with the caller's context
-	outlasting []part // end after them
+	working    []part        // end with the caller's context
+	outlasting []part        // end after them
+	grace      time.Duration // how long work in hand may take when all are told to stop
+
+	mu      sync.Mutex
+	running []string // names of parts
 }
 
+const (
+	// overtime is what all parts together may take beyond the grace: each of their steps has a bound, and this is more than their sum.
+	overtime = 8 * time.Second
+	// closeWithin bounds the end of connections. deploy's units wait for grace, overtime and this before they kill.
+	closeWithin = 5 * time.Second
+)
+
 // runParts starts everything and waits until all of it has ended. The first part that ends stops the others. between (may be nil) is called when
-// those that work have ended, and before the others do.
+// those that work have ended, and before the others do. A part that does not end in time is left behind, for a process that stays would be
+// killed: what it had in hand is in doubt, as after a kill.
 func (p *process) runParts(ctx context.Context, between func()) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -35,23 +51,86 @@ func (p *process) runParts(ctx context.Context, between func()) error {
 	work, working := errgroup.WithContext(working)
 	rest, lasting := errgroup.WithContext(lasting)
 	for _, one := range p.outlasting {
+		p.begun(one)
 		rest.Go(func() error {
 			defer stop()
+			defer p.over(one)
 			return one.until(lasting)
 		})
 	}
 	for _, one := range p.working {
-		work.Go(func() error { return one.until(working) })
+		p.begun(one)
+		work.Go(func() error {
+			defer p.over(one)
+			return one.until(working)
+		})
 	}
 	p.log.Info().Msg(p.name + " started")
-	err := work.Wait()
-	if between != nil {
-		between()
-	}
-	end()
-	err = errors.Join(err, rest.Wait())
+	all := make(chan error, 1)
+	go func() {
+		err := work.Wait()
+		if between != nil {
+			between()
+		}
+		end()
+		all <- errors.Join(err, rest.Wait())
+	}()
+	err := p.await(working, all)
 	p.log.Info().Err(err).Msg(p.name + " ended")
 	return err
+}
+
+// await waits for the end of all parts, but not for ever once they are told to stop.
+func (p *process) await(working context.Context, all <-chan error) error {
+	select {
+	case err := <-all:
+		return err
+	case <-working.Done():
+	}
+	late := time.NewTimer(p.grace + overtime)
+	defer late.Stop()
+	select {
+	case err := <-all:
+		return err
+	case <-late.C:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return fmt.Errorf("%s did not end within %s and is left behind: what it had in hand is in doubt", strings.Join(p.running, ", "), p.grace+overtime)
+	}
+}
+
+func (p *process) begun(one part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, one.name)
+}
+
+func (p *process) over(one part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.running, one.name); i >= 0 {
+		p.running = slices.Delete(p.running, i, i+1)
+	}
+}
+
+// closeAll closes, all at the same time, and does not wait for ever: where nobody answers, a connection that is being made keeps whoever closes it.
+func closeAll(closes ...func()) {
+	closed := make(chan struct{}, len(closes))
+	for _, one := range closes {
+		go func() {
+			defer func() { closed <- struct{}{} }()
+			one()
+		}()
+	}
+	late := time.NewTimer(closeWithin)
+	defer late.Stop()
+	for range closes {
+		select {
+		case <-closed:
+		case <-late.C:
+			return
+		}
+	}
 }
 
 // until runs the part. One that ends before its context is an error, whatever it says.

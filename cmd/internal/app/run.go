@@ -52,7 +52,7 @@ func RunWorkerWith(ctx context.Context, c *config.Config, log zerolog.Logger, ar
 
 // assemble makes every part and starts none. On an error, what was made must still be closed.
 func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around Around) (p *parts, err error) {
-	p = &parts{process: process{name: "worker", log: log}, around: around}
+	p = &parts{process: process{name: "worker", log: log, grace: c.Worker.ShutdownGrace}, around: around}
 	if p.banks, err = banks(c, around); err != nil {
 		return p, err
 	}
@@ -249,6 +249,9 @@ func (p *parts) connected(context.Context) error {
 
 // hangUp closes a connection and waits for its callbacks, which would log after everything else has ended.
 func hangUp(nc *nats.Conn) {
+	if nc.IsClosed() {
+		return
+	}
 	closed := make(chan struct{})
 	nc.SetDisconnectErrHandler(nil) // this one is no loss
 	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
@@ -260,15 +263,17 @@ func hangUp(nc *nats.Conn) {
 }
 
 func (p *parts) close() {
+	var closes []func()
 	for _, nc := range []*nats.Conn{p.consume, p.publish, p.operate} {
-		if nc != nil && !nc.IsClosed() {
-			hangUp(nc)
+		if nc != nil {
+			closes = append(closes, func() { hangUp(nc) })
 		}
 	}
 	if p.ledger != nil {
-		p.ledger.Close()
+		closes = append(closes, p.ledger.Close)
 	}
 	for _, b := range p.banks {
-		b.Close()
+		closes = append(closes, b.Close)
 	}
+	closeAll(closes...)
 }

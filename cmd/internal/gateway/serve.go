@@ -12,6 +12,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// Grace is how long requests in work have to get their answers when the server stops.
+const Grace = 10 * time.Second
+
 // Server serves a gateway on an address.
 type Server struct {
 	listener net.Listener
@@ -25,7 +28,7 @@ func Listen(address string, g *Gateway) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for requests: %w", err)
 	}
-	return &Server{listener: listener, grace: 10 * time.Second, server: &http.Server{
+	return &Server{listener: listener, grace: Grace, server: &http.Server{
 		Handler:           g,
 		ReadHeaderTimeout: g.opts.HeaderTimeout,
 		ReadTimeout:       g.opts.ReadTimeout,
