@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/paidonce/paidonce/ledger"
 )
@@ -29,6 +30,43 @@ func publish(t *testing.T, l *ledger.Ledger, events ...ledger.Event) {
 	}
 	if err := l.MarkPublished(context.Background(), refs); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestI2I11_OnlyMarksOfWhatIsPublishedAreNotWaitedFor: claims, records and what they have to tell are on disk when the reply comes.
+func TestI2I11_OnlyMarksOfWhatIsPublishedAreNotWaitedFor(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	db.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database()); END $$`)
+	db.exec(`CREATE TABLE waited (what text, for_it text)`)
+	db.exec(`CREATE FUNCTION note_waited() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+		$$ BEGIN INSERT INTO waited VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END $$`)
+	for _, table := range []string{"attempts", "entries", "outbox", "unpublished_jobs"} {
+		db.exec(`CREATE TRIGGER note_waited AFTER INSERT OR DELETE ON ` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION note_waited()`)
+	}
+	l := db.another(ledger.Options{MaxConns: 1}) // one session, so that a setting that outlives its transaction is seen
+	for range 2 {
+		acceptOne(t, l, newOrder())
+		mustRecord(t, l, ledger.Authorize(mustClaim(t, l, newWish()), "tr_1"))
+		publish(t, l, unpublishedOf(t, l, 10)...)
+		jobs, err := l.UnpublishedJobs(context.Background(), 10, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.JobsPublished(context.Background(), []int64{jobs[0].Ref}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := db.conn.Query(context.Background(), `SELECT DISTINCT what || ' ' || for_it FROM waited ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"DELETE outbox off", "DELETE unpublished_jobs off", "INSERT attempts on", "INSERT entries on", "INSERT outbox on", "INSERT unpublished_jobs on"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

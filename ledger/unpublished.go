@@ -101,7 +101,10 @@ func (l *Ledger) readUnpublished(ctx context.Context, statement string, args ...
 
 // JobsPublished removes what the broker has confirmed.
 func (l *Ledger) JobsPublished(ctx context.Context, refs []int64) error {
-	err := l.inOneTrip(ctx, func(b *pgx.Batch) { b.Queue(`DELETE FROM unpublished_jobs WHERE operation_id = ANY($1)`, refs) })
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(soon)
+		b.Queue(`DELETE FROM unpublished_jobs WHERE operation_id = ANY($1)`, refs)
+	})
 	if err != nil {
 		return fmt.Errorf("mark %d jobs published: %w", len(refs), err)
 	}
