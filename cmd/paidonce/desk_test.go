@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/integration/stack"
@@ -328,74 +326,5 @@ func TestOperatorsCommands(t *testing.T) {
 	got = command(t, "", map[string]string{"PAIDONCE_CONFIG": o.config, "PAIDONCE_OPERATOR_TOKEN_FILE": filepath.Join(o.people, "adam")}, "pause", "all", "--reason", "x")
 	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "paidonce_desk") {
 		t.Errorf("under the worker's role in the database: %+v", got)
-	}
-}
-
-// needs says of every command who may run it: "" asks for no token, because it only shows, masked, or is the machine's own.
-func needs() map[string]string {
-	table := map[string]string{}
-	for _, path := range []string{
-		"worker", "gateway", "run", "migrate up", "migrate status", "enqueue", "ops list", "ops show", "ops explain", "dead list", "dead show", "events tail", "operators list",
-		"proposals list", "proposals show", "audit list", "partners", "doctor", "prove", "config check", "config reference", "recover", "version", "completion", "help",
-		"batch check", "batch status",
-	} {
-		table[path] = ""
-	}
-	for _, path := range []string{"pause", "resume", "ops lookup", "ops resolve", "ops cancel", "dead plan", "dead replay", "dead discard", "dead correct", "dead reindex", "purge", "batch submit", "batch pause", "batch resume", "batch cancel",
-		"batch report"} {
-		table[path] = "operator"
-	}
-	for _, path := range []string{"proposals approve", "proposals decline", "batch approve"} {
-		table[path] = "approver"
-	}
-	for _, path := range []string{"operators add", "operators rotate", "operators disable"} {
-		table[path] = "admin"
-	}
-	return table
-}
-
-// TestEveryRoleAgainstEveryCommand: who lacks the role is refused with code 4, and who has it is not.
-func TestEveryRoleAgainstEveryCommand(t *testing.T) {
-	table := needs()
-	var missing []string
-	walk((&session{}).root(), func(c *cobra.Command) {
-		path := strings.TrimPrefix(c.CommandPath(), "paidonce ")
-		if _, known := table[path]; !known && !c.HasSubCommands() && c.HasParent() {
-			missing = append(missing, path)
-		}
-	})
-	if len(missing) > 0 {
-		t.Errorf("nobody has said who may run %q", missing)
-	}
-	o := newOffice(t)
-	parked, open := o.operation(inDoubt), o.operation(untouched)
-	proposal := proposalIn(t, o.as("oscar", "ops", "resolve", parked, "--retry", "--reason", "why", "-o", "json"))
-	o.okAs("olga", "pause", "source", "wallet", "--reason", "test")
-	for path, args := range map[string][]string{
-		"pause": {"route", "gbp-fps", "--dry-run"}, "resume": {"source", "wallet", "--dry-run"},
-		"ops lookup": {parked, "--dry-run"}, "ops resolve": {parked, "--retry", "--dry-run"}, "ops cancel": {open, "--dry-run"},
-		"operators add": {"zoe", "--role", "viewer", "--dry-run"}, "operators rotate": {"oscar", "--dry-run"}, "operators disable": {"oscar", "--dry-run"},
-		"proposals approve": {proposal, "--digest", "00"}, "proposals decline": {proposal, "--digest", "00"},
-	} {
-		has := map[string][]string{"operator": {"olga", "adam"}, "approver": {"ada", "adam"}, "admin": {"adam"}}[table[path]]
-		if len(has) == 0 {
-			t.Fatalf("%s: nobody has the role %q", path, table[path])
-		}
-		for _, who := range []string{"vera", "olga", "ada", "adam", "nobody"} {
-			got := o.as(who, append(append(strings.Fields(path), args...), "--reason", "why")...)
-			if who == "nobody" { // the file of the token is not there
-				if got.code != cli.Usage {
-					t.Errorf("%s without a token's file: %+v", path, got)
-				}
-				continue
-			}
-			if refused := got.code == cli.NotAllowed; refused == slices.Contains(has, who) {
-				t.Errorf("%s by %s: %+v", path, who, got)
-			}
-		}
-		env := map[string]string{"PAIDONCE_CONFIG": o.config, "PAIDONCE_DATABASE_URL": o.databases.Desk}
-		if got := command(t, "", env, append(append(strings.Fields(path), args...), "--reason", "why")...); got.code != cli.NotAllowed {
-			t.Errorf("%s by nobody: %+v", path, got)
-		}
 	}
 }

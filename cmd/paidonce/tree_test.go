@@ -20,8 +20,13 @@ type said struct {
 // command runs one command line in this process.
 func command(t *testing.T, stdin string, env map[string]string, args ...string) said {
 	t.Helper()
+	return commandIn(t.Context(), stdin, env, args...)
+}
+
+// commandIn is the same until ctx ends.
+func commandIn(ctx context.Context, stdin string, env map[string]string, args ...string) said {
 	var out, errs bytes.Buffer
-	code := run(t.Context(), world{
+	code := run(ctx, world{
 		args: args, stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
 		lookup: func(name string) (string, bool) { text, ok := env[name]; return text, ok },
 	})

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+)
+
+// access is who may run a command, how a test runs it without an effect, and the code that it ends with for whoever may.
+type access struct {
+	role string // "" asks for no token, because it only shows, masked, or is the machine's own
+	args string // DEAD, PLAN, PARKED, OPEN, PROPOSAL and RUN stand for what is there
+	code cli.Code
+}
+
+// accesses says it of every command there is.
+func accesses() map[string]access {
+	const dry = " --dry-run --reason why"
+	return map[string]access{
+		// The machine's own, under the machine's credentials. They run until they are stopped, which they are from the beginning.
+		"worker": {}, "gateway": {args: "--set sources.wallet.token_file=TOKEN"}, "run": {args: "--with worker"},
+		"enqueue": {args: "--source wallet --route gbp-fps --debtor-account a --amount 1.00 --currency GBP --name N --iban " + canaryIBAN + " --dry-run"},
+		// Under the database's owner or a reader, whose rights the database knows.
+		"migrate up": {args: "--dry-run --no-nats"}, "migrate status": {args: "--no-nats"}, "recover": {args: "--dry-run"},
+		// Looking.
+		"ops list": {}, "ops show": {args: "OPEN"}, "ops explain": {args: "OPEN"}, "dead list": {}, "dead show": {args: "DEAD"}, "events tail": {args: "--all --follow=false"},
+		"operators list": {}, "proposals list": {}, "proposals show": {args: "PROPOSAL"}, "audit list": {}, "partners": {}, "prove": {args: "--patience 50ms", code: cli.Failure}, // what a test has put there no bank has
+		"doctor":       {code: cli.Failure}, // the tests' Postgres runs without fsync
+		"config check": {}, "config reference": {}, "version": {}, "completion": {args: "bash"}, "help": {args: "ops"},
+		"batch check": {args: "FILE --source wallet --route gbp-fps"}, "batch status": {args: "RUN"},
+		// Asking for a change.
+		"pause": {role: "operator", args: "route gbp-fps" + dry}, "resume": {role: "operator", args: "source wallet" + dry},
+		"ops lookup": {role: "operator", args: "PARKED" + dry}, "ops resolve": {role: "operator", args: "PARKED --retry" + dry}, "ops cancel": {role: "operator", args: "OPEN" + dry},
+		"dead plan": {role: "operator"}, "dead replay": {role: "operator", args: "PLAN" + dry}, "dead discard": {role: "operator", args: "PLAN" + dry},
+		"dead correct": {role: "operator", args: "DEAD --set amount=49.00" + dry}, "dead reindex": {role: "operator", args: dry},
+		"purge":        {role: "operator", args: "--older-than 90d" + dry},
+		"batch submit": {role: "operator", args: "FILE --run other --source wallet --route gbp-fps --again twice" + dry},
+		"batch pause":  {role: "operator", args: "RUN --reason why", code: cli.Conflict}, "batch resume": {role: "operator", args: "RUN --reason why", code: cli.Waiting},
+		"batch report": {role: "operator", args: "RUN --for people --reason why"},
+		"batch cancel": {role: "operator", args: "RUN --reason why"}, // the last one that is run
+		// Agreeing. Under a digest that is another one's nobody's word has an effect.
+		"proposals approve": {role: "approver", args: "PROPOSAL --digest 00 --reason why", code: cli.Conflict},
+		"proposals decline": {role: "approver", args: "PROPOSAL --digest 00 --reason why", code: cli.Conflict},
+		"batch approve":     {role: "approver", args: "RUN --digest 00 --reason why", code: cli.Conflict},
+		// Making operators.
+		"operators add": {role: "admin", args: "zoe --role viewer" + dry}, "operators rotate": {role: "admin", args: "oscar" + dry}, "operators disable": {role: "admin", args: "oscar" + dry},
+	}
+}
+
+// holders are those who may act in a role.
+func holders() map[string][]string {
+	return map[string][]string{"": {"vera", "olga", "ada", "adam", ""}, "operator": {"olga", "adam"}, "approver": {"ada", "adam"}, "admin": {"adam"}}
+}
+
+// revealing are the commands that show masked to everybody, and in full to an operator.
+func revealing() map[string]string {
+	return map[string]string{"ops list": "", "ops show": "OPEN", "ops explain": "OPEN", "dead show": "DEAD"}
+}
+
+// commands lists the commands of the tree that do something, what has an effect at the end.
+func commands() (all []string) {
+	walk((&session{}).root(), func(c *cobra.Command) {
+		if !c.HasSubCommands() && c.HasParent() {
+			all = append(all, strings.TrimPrefix(c.CommandPath(), "paidonce "))
+		}
+	})
+	slices.SortStableFunc(all, func(a, b string) int {
+		last := []string{"batch pause", "batch cancel"}
+		return slices.Index(last, a) - slices.Index(last, b)
+	})
+	return all
+}
+
+// TestEveryRoleAgainstEveryCommand runs each command as each person and as nobody: who lacks the role is refused with code 4, and who has it is not.
+func TestEveryRoleAgainstEveryCommand(t *testing.T) {
+	table := accesses()
+	for _, path := range commands() {
+		if _, known := table[path]; !known {
+			t.Errorf("nobody has said who may run %q", path)
+		}
+	}
+	i, there := everything(t)
+	for _, path := range commands() {
+		a := table[path]
+		for _, who := range []string{"vera", "olga", "ada", "adam", ""} {
+			want := a.code
+			args := a.args
+			if !slices.Contains(holders()[a.role], who) {
+				want, args = cli.NotAllowed, strings.ReplaceAll(args, "--digest 00", "")
+			}
+			if got := i.roleRun(who, path, there.Replace(args)); got.code != want {
+				t.Errorf("%s by %q: code %d, want %d\n%s%s", path, who, got.code, want, got.out, got.errors)
+			}
+		}
+	}
+	for path, args := range revealing() {
+		for _, who := range []string{"vera", "olga", "ada", "adam", ""} {
+			want := cli.OK
+			if !slices.Contains(holders()["operator"], who) {
+				want = cli.NotAllowed
+			}
+			got := i.roleRun(who, path, there.Replace(args)+" --reveal --reason why")
+			if got.code != want || want != cli.OK && got.out != "" {
+				t.Errorf("%s --reveal by %q: code %d, want %d\n%s%s", path, who, got.code, want, got.out, got.errors)
+			}
+		}
+	}
+}
+
+// roleRun runs a command under the database role that it is for.
+func (i *installation) roleRun(who, path, args string) said {
+	i.t.Helper()
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
+	if who != "" {
+		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, who)
+	}
+	words := append(strings.Fields(path), strings.Fields(args)...)
+	ctx := i.t.Context()
+	switch path {
+	case "worker", "gateway", "run":
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		cancel()
+	case "migrate up", "migrate status", "recover":
+		env["PAIDONCE_DATABASE_URL"] = i.databases.Owner
+	}
+	if strings.HasPrefix(path, "batch ") {
+		env["PAIDONCE_DATABASE_URL"] = i.databases.Batch
+		words = append(words, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")
+	}
+	return commandIn(ctx, "", env, words...)
+}
+
+// everything is an installation with one of everything that a command can be about, and the words that stand for it.
+func everything(t *testing.T) (*installation, *strings.Replacer) {
+	t.Helper()
+	i := install(t)
+	i.migrate()
+	i.hire()
+	stop := i.work()
+	i.bury("300000.00", "49.0")
+	if code := stop(); code != cli.OK {
+		t.Fatalf("the worker ends with code %d", code)
+	}
+	o := &office{installation: i, worker: openLedger(t, i.databases.Worker)}
+	parked, open := o.operation(inDoubt), o.operation(untouched)
+	proposal := proposalIn(t, i.as("oscar", "ops", "resolve", parked, "--retry", "--reason", "why", "-o", "json"))
+	i.okAs("olga", "pause", "source", "wallet", "--reason", "test")
+	plan := decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "-o", "json")).Plan
+	file := i.write(t.TempDir(), "november.csv", payroll)
+	if got := i.batch("oscar", "submit", file, "--run", runKey, "--source", "wallet", "--route", "gbp-fps", "--reason", "payroll"); got.code != cli.Waiting {
+		t.Fatalf("submit: %+v", got)
+	}
+	return i, strings.NewReplacer("DEAD", "2", "PLAN", plan, "PARKED", parked, "OPEN", open, "PROPOSAL", proposal, "RUN", runKey, "FILE", file,
+		"TOKEN", i.write(t.TempDir(), "wallet.token", strings.Repeat("w", 40)))
+}
+
+// needs says of a command the role that it asks for.
+func needs() map[string]string {
+	table := map[string]string{}
+	for path, a := range accesses() {
+		table[path] = a.role
+	}
+	return table
+}
