@@ -38,8 +38,10 @@ func (s *session) batchCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a whole file, and change nothing",
 		Long: "Reads a whole file (- is standard input) and says everything that is wrong with it: line, column, reason, and what to do. It is the\n" +
-			"same code that submit runs first. Exit code 1: the file has faults. 8: rows look alike, and a person must say whether all are meant.",
+			"same code that submit runs first. How a file is written is said once, as a template in the configuration (batch.templates), or by flags,\n" +
+			"which go before it. Exit code 1: the file has faults. 8: rows look alike, and a person must say whether all are meant.",
 		Example: "  paidonce batch check november.csv --source payroll --route gbp-fps --expect-rows 2 --expect-sum '98.00 GBP'\n" +
+			"  paidonce batch check november.csv --template payroll --expect-rows 2\n" +
 			"  paidonce batch check pain.xml --source payroll --route eur-sepa --charset sepa -o json",
 		Args: exactly(1, "one file"),
 		RunE: s.do(func(ctx context.Context, args []string) error { return s.checkFile(ctx, f, args[0], duplicates) }),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,33 +27,52 @@ import (
 
 // batchFile are the flags that say what a file is, and what it should hold.
 type batchFile struct {
-	source, route                 string
-	format                        string
-	delimiter, decimal, thousands string
-	columns                       []string
-	trailer                       string
-	charset                       string
-	ignore                        []string
-	location                      string
-	notBefore                     string
-	expectRows                    int
-	expectSums                    []string
-	maxFaults                     int
+	template   string
+	texts      config.Template // of the flags
+	changed    func(flag string) bool
+	notBefore  string
+	expectRows int
+	expectSums []string
+	maxFaults  int
+}
+
+// batchTexts are the flags in whose place a template may speak, with the setting of it.
+func (f *batchFile) batchTexts() []batchText {
+	t := &f.texts
+	return []batchText{
+		{"source", "source", &t.Source, "", "the upstream system that pays (needed, here or in the template)"},
+		{"route", "route", &t.Route, "", "the route of rows that name none"},
+		{"format", "format", &t.Format, "", "csv, ndjson, pain.001.001.03 or pain.001.001.09 (default: told from the file)"},
+		{"delimiter", "delimiter", &t.Delimiter, ",", "CSV: between cells; tab for a tabulator"},
+		{"decimal", "decimal_mark", &t.DecimalMark, ".", "CSV: the decimal mark"},
+		{"thousands", "thousands_mark", &t.ThousandsMark, "", "CSV: between groups of three digits (default: nothing may stand there)"},
+		{"columns", "columns", &t.Columns, "", "CSV: the header, exactly: column, HEADER=column, or HEADER=- for one that is passed over (default: the known columns, in their order)"},
+		{"trailer", "trailer", &t.Trailer, "", "CSV: first cell of the row that closes the file, as TRAILER; without that row the file is cut off"},
+		{"charset", "charset", &t.Charset, "", "sepa: only the Latin letters of the EPC in names and references"},
+		{"ignore", "ignore", &t.Ignore, "", "pain.001: elements that may be dropped, as CtgyPurp"},
+		{"time-zone", "time_zone", &t.TimeZone, "UTC", "where a date without a time begins, as Europe/Berlin"},
+	}
+}
+
+type batchText struct {
+	flag, setting string
+	into          any // *string or *[]string
+	fallback      string
+	meaning       string
 }
 
 func (s *session) batchFileFlags(command *cobra.Command, f *batchFile) {
 	flags := command.Flags()
-	flags.StringVar(&f.source, "source", "", "the upstream system that pays (needed)")
-	flags.StringVar(&f.route, "route", "", "the route of rows that name none")
-	flags.StringVar(&f.format, "format", "", "csv, ndjson, pain.001.001.03 or pain.001.001.09 (default: told from the file)")
-	flags.StringVar(&f.delimiter, "delimiter", ",", "CSV: between cells; tab for a tabulator")
-	flags.StringVar(&f.decimal, "decimal", ".", "CSV: the decimal mark")
-	flags.StringVar(&f.thousands, "thousands", "", "CSV: between groups of three digits (default: nothing may stand there)")
-	flags.StringSliceVar(&f.columns, "columns", nil, "CSV: the header, exactly (default: the known columns, in their order)")
-	flags.StringVar(&f.trailer, "trailer", "", "CSV: first cell of the row that closes the file, as TRAILER; without that row the file is cut off")
-	flags.StringVar(&f.charset, "charset", "", "sepa: only the Latin letters of the EPC in names and references")
-	flags.StringSliceVar(&f.ignore, "ignore", nil, "pain.001: elements that may be dropped, as CtgyPurp")
-	flags.StringVar(&f.location, "time-zone", "UTC", "where a date without a time begins, as Europe/Berlin")
+	f.changed = flags.Changed
+	flags.StringVar(&f.template, "template", "", "how the file is written, by its name under batch.templates in the configuration; flags go before it")
+	for _, one := range f.batchTexts() {
+		switch into := one.into.(type) {
+		case *string:
+			flags.StringVar(into, one.flag, one.fallback, one.meaning)
+		case *[]string:
+			flags.StringSliceVar(into, one.flag, nil, one.meaning)
+		}
+	}
 	flags.StringVar(&f.notBefore, "not-before", "", "no row is sent before this time, as 2026-12-24T00:00:00Z")
 	flags.IntVar(&f.expectRows, "expect-rows", 0, "control total: refuse a file with another number of rows")
 	flags.StringArrayVar(&f.expectSums, "expect-sum", nil, "control total, as '98.00 GBP'; one for each currency, all of them")
@@ -64,6 +84,39 @@ func (s *session) batchFileFlags(command *cobra.Command, f *batchFile) {
 	s.must(command.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	s.must(command.RegisterFlagCompletionFunc("charset", cobra.FixedCompletions([]string{"sepa"}, cobra.ShellCompDirectiveNoFileComp)))
 	s.must(command.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(file.Columns(), cobra.ShellCompDirectiveNoFileComp)))
+	s.must(command.RegisterFlagCompletionFunc("template", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		c, err := s.load()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.Sorted(maps.Keys(c.Batch.Templates)), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
+
+// said is what the template says, and the flags that were given before it.
+func (f *batchFile) said(c *config.Config) (config.Template, error) {
+	if f.template == "" {
+		return f.texts, nil
+	}
+	t, err := app.BatchTemplate(c, f.template)
+	if err != nil {
+		return t, fmt.Errorf("--template: %w", err)
+	}
+	flags := f.texts
+	merged := &batchFile{texts: t}
+	for i, one := range merged.batchTexts() {
+		if !f.changed(one.flag) {
+			continue
+		}
+		from := &batchFile{texts: flags}
+		switch into := one.into.(type) {
+		case *string:
+			*into = *from.batchTexts()[i].into.(*string) //nolint:forcetypeassert // the same field
+		case *[]string:
+			*into = *from.batchTexts()[i].into.(*[]string) //nolint:forcetypeassert // the same field
+		}
+	}
+	return merged.texts, nil
 }
 
 // openedFile is a file of a batch, ready to be read once.
@@ -108,13 +161,13 @@ func (s *session) openBatchFile(c *config.Config, f *batchFile, name string) (*o
 		in = opened
 	}
 	buffered := bufio.NewReaderSize(in, 1<<16)
-	o.bytes, o.format = buffered, file.Format(f.format)
+	o.bytes = buffered
 	first, err := buffered.Peek(file.DetectBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		o.close()
 		return nil, fmt.Errorf("read the file: %w", err)
 	}
-	if f.format == "" {
+	if o.format == "" {
 		if o.format, err = file.Detect(first, name); err != nil {
 			o.close()
 			return nil, cli.Exit(cli.Usage, fmt.Errorf("--format: %w", err))
@@ -140,36 +193,32 @@ func columnsOf(first []byte, delimiter byte) []string {
 	return columns
 }
 
-// options checks what the flags say, and says everything at once.
+// options checks what template and flags say, and says everything at once.
 func (f *batchFile) options(c *config.Config, o *openedFile) error {
+	said, err := f.said(c)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	o.read = file.Options{Source: f.source, Route: f.route, Charset: file.Charset(f.charset), Ignore: f.ignore, Routes: app.BatchRoutes(c, f.source)}
-	o.read.Dialect = file.Dialect{Columns: f.columns, Trailer: f.trailer}
-	if !job.ValidName(f.source) {
-		bad("--source must name the upstream system")
-	} else if len(c.Sources) > 0 && c.Sources[f.source] == nil {
-		bad("--source: %s is not configured", f.source)
-	}
-	if f.route != "" && !job.ValidName(f.route) {
-		bad("--route is no possible name")
-	}
-	for _, one := range []struct {
-		flag, text string
-		into       *byte
-	}{{"delimiter", f.delimiter, &o.read.Dialect.Delimiter}, {"decimal", f.decimal, &o.read.Dialect.Decimal}, {"thousands", f.thousands, &o.read.Dialect.Thousands}} {
-		switch {
-		case one.text == "tab":
-			*one.into = '\t'
-		case len(one.text) == 1:
-			*one.into = one.text[0]
-		case one.text != "" || one.flag != "thousands":
-			bad("--%s must be one character", one.flag)
+	var problems []config.Problem
+	o.format, o.read, problems = app.BatchFile(c, said)
+	for _, p := range problems {
+		flag := ""
+		for _, one := range f.batchTexts() {
+			if one.setting == p.Path {
+				flag = "--" + one.flag + " "
+			}
 		}
+		bad("%s%s", flag, p.Text)
 	}
-	var err error
-	if o.read.Location, err = time.LoadLocation(f.location); err != nil {
-		bad("--time-zone: no such place")
+	if !job.ValidName(said.Source) {
+		bad("--source must name the upstream system")
+	} else if len(c.Sources) > 0 && c.Sources[said.Source] == nil {
+		bad("--source: %s is not configured", said.Source)
+	}
+	if said.Route != "" && !job.ValidName(said.Route) {
+		bad("--route is no possible name")
 	}
 	if f.notBefore != "" {
 		if o.read.NotBefore, err = time.Parse(time.RFC3339, f.notBefore); err != nil {

@@ -69,6 +69,7 @@ func TestJourneyOfABatch(t *testing.T) {
 	wantCode(t, i.batch("", append([]string{"check", twins, "--allow-duplicates", "two shifts"}, of...)...), cli.OK)
 	wantCode(t, i.batch("", append([]string{"check", i.write(dir, "ref.csv", payroll+payroll[strings.LastIndex(payroll, "e-3"):]), "--allow-duplicates", "two shifts"}, of...)...),
 		cli.Failure, "row_ref_twice", "line 4")
+	i.templatesOfABatch(dir)
 	wantCode(t, i.batch("", "check", good, "--source", "nobody", "--delimiter", "xx", "--expect-sum", "1"), cli.Usage, "--source", "--delimiter", "--expect-sum")
 	wantCode(t, submit("olga", bad), cli.Failure, "amount")
 	wantCode(t, submit("olga", good, "--dry-run"), cli.OK, "second person")
@@ -132,6 +133,37 @@ func TestJourneyOfABatch(t *testing.T) {
 			t.Errorf("some output but the report shows %q:\n%s", canary, linesWith(i.said.String(), canary))
 		}
 	}
+}
+
+// templatesOfABatch: a file in its own words is read as its template says, and flags go before the template.
+func (i *installation) templatesOfABatch(dir string) {
+	i.t.Helper()
+	plain := i.config
+	defer func() { i.config = plain }()
+	text, err := os.ReadFile(plain)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.config = i.write(dir, "templates.yaml", string(text)+`
+batch:
+  templates:
+    payroll: { source: wallet, route: gbp-fps, delimiter: ;, decimal_mark: ",", columns: [Ref=row_ref, From=debtor_account, Sum=amount, Ccy=currency, Name=name, IBAN=iban, Team=-] }
+    bank: { format: pain.001.001.09, source: wallet }
+`)
+	file := i.write(dir, "own.csv", "Ref;From;Sum;Ccy;Name;IBAN;Team\ne-1;"+canaryAccount+";10,00;GBP;"+canaryName+";"+canaryIBAN+";1.9E+18\n")
+	wantCode(i.t, i.batch("", "check", file, "--template", "payroll", "--expect-sum", "10.00 GBP"), cli.OK, "1, 0 of them bad")
+	wantCode(i.t, i.batch("", "check", file, "--template", "payroll", "--decimal", "."), cli.Failure, "Sum (3)", "amount_mark")
+	wantCode(i.t, i.batch("", "check", file, "--template", "payroll", "--source", "nobody"), cli.Usage, "nobody is not configured")
+	wantCode(i.t, i.batch("", "check", file, "--template", "payrol"), cli.Usage, `--template: "payrol" is not configured; there are: bank, payroll`)
+	wantCode(i.t, i.batch("", "check", file, "--template", "bank"), cli.Failure, "pain.001.001.09")
+	wantCode(i.t, i.batch("", "check", file, "--source", "wallet", "--columns", "Ref=rowref"), cli.Usage, `"Ref=rowref" is neither`)
+	submit := []string{"submit", file, "--template", "payroll", "--run", "own-words", "--reason", "payroll"}
+	wantCode(i.t, i.batch("olga", submit...), cli.OK, "own-words")
+	report := i.batch("olga", "report", "own-words", "--reason", "look", "--for", "machine")
+	wantCode(i.t, report, cli.OK, `"Ref","From","Sum","Ccy","Name","IBAN","row"`, `"e-1","`+canaryAccount+`","10.00","GBP"`)
+	i.config = i.write(dir, "bad.yaml", string(text)+"\nbatch: { templates: { payroll: { columns: [name, Sum=colour], delimiter: xx } } }\n")
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
+	wantCode(i.t, command(i.t, "", env, "config", "check"), cli.Usage, "batch.templates.payroll.delimiter  must be one character", `"Sum=colour" is neither a column`)
 }
 
 // reportsOfABatch: for people formulas are harmless, machines get every byte, and who has no role gets neither.

@@ -32,8 +32,8 @@ func AdapterOf(name string) (bankclient.Adapter, error) {
 	return nil, fmt.Errorf("adapter %q is not known", name)
 }
 
-// Rules are what worker and bankclient demand of the settings, for config.Input.
-func Rules() []config.Rule { return []config.Rule{timingRule, partnerRule} }
+// Rules are what worker, bankclient and the reader of batch files demand of the settings, for config.Input.
+func Rules() []config.Rule { return []config.Rule{timingRule, partnerRule, templateRule} }
 
 // timingRule applies the timing rules of PROTOCOL section 5.
 func timingRule(c *config.Config) []config.Problem {

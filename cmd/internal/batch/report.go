@@ -36,11 +36,17 @@ func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io
 	if len(columns) == 0 {
 		columns = file.Columns()
 	}
-	w := &reportWriter{out: bufio.NewWriterSize(out, 1<<16), people: audience == ForPeople, columns: columns}
+	w := &reportWriter{out: bufio.NewWriterSize(out, 1<<16), people: audience == ForPeople}
+	var headers []string
+	for _, item := range columns {
+		if header, column := file.SplitDeclared(item); column != "" { // of what was passed over nothing is on record
+			headers, w.columns = append(headers, header), append(w.columns, column)
+		}
+	}
 	if w.people {
 		_, _ = w.out.WriteString("\ufeff") // without it spreadsheets take UTF-8 for something else
 	}
-	w.line(append(append([]string{}, columns...), outcomeNames()...))
+	w.line(append(headers, outcomeNames()...))
 	if err := s.reportEnqueued(ctx, run, w); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // an image from scratch has no time zone database
 
 	"github.com/paidonce/paidonce/ledger/money"
 )
@@ -26,6 +27,9 @@ func (c *Config) check() Problems {
 	}
 	for _, name := range c.names("sources") {
 		k.source("sources."+name, c.Sources[name])
+	}
+	for _, name := range c.names("batch.templates") {
+		k.template("batch.templates."+name, c.Batch.Templates[name])
 	}
 	k.sums()
 	k.standardInput()
@@ -175,6 +179,23 @@ func (k *checker) source(path string, s *Source) {
 		k.known(path+".routes", route, "routes")
 	}
 	k.oneOf(path+".keys", s.Keys, "require", "warn")
+}
+
+// template judges what refers to other settings. What a file can be, the package that reads it says.
+func (k *checker) template(path string, t *Template) {
+	k.oneOf(path+".encoding", t.Encoding, "utf-8")
+	if t.Source != "" {
+		k.known(path+".source", t.Source, "sources")
+	}
+	if t.Route != "" {
+		k.known(path+".route", t.Route, "routes")
+		if s := k.config.Sources[t.Source]; s != nil && !slices.Contains(s.Routes, t.Route) {
+			k.say(path+".route", "%s may not be used by %s", t.Route, t.Source)
+		}
+	}
+	if _, err := time.LoadLocation(t.TimeZone); err != nil || t.TimeZone == "" || t.TimeZone == "Local" {
+		k.say(path+".time_zone", "is no place of the time zone database, as Europe/Berlin")
+	}
 }
 
 func (k *checker) sums() {

@@ -16,6 +16,7 @@ type Config struct {
 	Health   Health
 	Gateway  Gateway
 	Operator Operator
+	Batch    Batch
 	Log      Log
 
 	origins map[string]string // path -> place, for messages
@@ -106,6 +107,27 @@ type Operator struct {
 	ReplayLimit  int
 	DiscardLimit int
 	BatchLimit   int
+}
+
+// Batch is what payout runs go by.
+type Batch struct {
+	Templates map[string]*Template
+}
+
+// Template says how one program writes its files.
+type Template struct {
+	Format        string
+	Source        string
+	Route         string
+	Encoding      string
+	Delimiter     string
+	DecimalMark   string
+	ThousandsMark string
+	Columns       []string
+	Trailer       string
+	Charset       string
+	Ignore        []string
+	TimeZone      string
 }
 
 // Log says what is written to standard error, and how.

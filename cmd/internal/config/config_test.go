@@ -207,6 +207,15 @@ func TestViolations(t *testing.T) {
 		{"keys", "keys: require", "keys: maybe", "17 sources.wallet.keys: must be one of: require, warn"},
 		{"grace that is none", "health:   {", "gateway: { intake_grace: 0s }\nhealth:   {", "18 gateway.intake_grace: must be between 1s and 1h"},
 		{"grace of a day", "health:   {", "gateway: { intake_grace: 24h }\nhealth:   {", "18 gateway.intake_grace: must be between 1s and 1h"},
+		{"template of nobody", "health:   {", "batch: { templates: { payroll: { source: walet } } }\nhealth:   {", `18 batch.templates.payroll.source: "walet" is not under sources; did you mean wallet?`},
+		{"template to nowhere", "health:   {", "batch: { templates: { payroll: { route: gbp } } }\nhealth:   {", `18 batch.templates.payroll.route: "gbp" is not under routes`},
+		{"template of another encoding", "health:   {", "batch: { templates: { payroll: { encoding: latin-1 } } }\nhealth:   {", "18 batch.templates.payroll.encoding: must be one of: utf-8"},
+		{"template in no place", "health:   {", "batch: { templates: { payroll: { time_zone: Europe/Nowhere } } }\nhealth:   {",
+			"18 batch.templates.payroll.time_zone: is no place of the time zone database, as Europe/Berlin"},
+		{"template with an unknown setting", "health:   {", "batch: { templates: { payroll: { decimal_mrk: ',' } } }\nhealth:   {",
+			"18 batch.templates.payroll.decimal_mrk: is not a setting; did you mean decimal_mark?"},
+		{"name of a template", "health:   {", "batch: { templates: { Pay roll: { route: gbp-fps } } }\nhealth:   {",
+			"18 batch.templates.Pay roll: is not a name: use a-z, 0-9, - and _, at most 63, starting with a letter or digit"},
 		{"listen", "listen: 127.0.0.1:9470", "listen: here", "18 health.listen: must be an address such as 127.0.0.1:9470"},
 	}
 	for _, c := range cases {
@@ -357,5 +366,22 @@ func TestReferenceListsEverySetting(t *testing.T) {
 			t.Errorf("%s has no meaning, breaks the table or is listed twice", s.Path)
 		}
 		seen[s.Path] = true
+	}
+}
+
+// TestTemplate: a template has its defaults, and flags reach into it.
+func TestTemplate(t *testing.T) {
+	c, err := load(t, good+"batch: { templates: { payroll: { source: wallet, decimal_mark: \",\", columns: [Konto=debtor_account, amount] } } }\n",
+		map[string]string{"batch.templates.payroll.delimiter": "tab"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%+v", *c.Batch.Templates["payroll"])
+	want := `{Format:csv Source:wallet Route: Encoding:utf-8 Delimiter:tab DecimalMark:, ThousandsMark: Columns:[Konto=debtor_account amount] Trailer: Charset: Ignore:[] TimeZone:UTC}`
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if from := c.Origin("batch.templates.payroll.decimal_mark"); !strings.Contains(from, ":19:") {
+		t.Errorf("the decimal mark comes from %q", from)
 	}
 }

@@ -51,7 +51,7 @@ func syntaxProblem(file string, err error) Problem {
 	return Problem{Place: file, Text: "is not YAML"}
 }
 
-// mapping reads one level. path is the setting's path with <name>, name the partner, route or source it is under.
+// mapping reads one level. path is the setting's path with <name>, name the partner, route, source or template it is under.
 func (d *decoder) mapping(node ast.Node, path, name string) {
 	var values []*ast.MappingValueNode
 	switch n := node.(type) {
@@ -146,7 +146,7 @@ func (d *decoder) value(node ast.Node, s Setting, name string) {
 	}
 }
 
-// add makes the entry of a named partner, route or source, with its defaults.
+// add makes the entry of a named partner, route, source or template, with its defaults.
 func (d *decoder) add(path, name string) {
 	switch path {
 	case "partners":
@@ -155,6 +155,8 @@ func (d *decoder) add(path, name string) {
 		d.config.Routes[name] = &Route{}
 	case "sources":
 		d.config.Sources[name] = &Source{}
+	case "batch.templates":
+		d.config.Batch.Templates[name] = &Template{}
 	default:
 		panic("the list of settings has names under " + path + ", which the decoder does not know")
 	}

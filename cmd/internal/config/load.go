@@ -40,6 +40,7 @@ func Load(in Input) (*Config, error) {
 func read(in Input) (*Config, Problems) {
 	c := &Config{
 		Partners: map[string]*Partner{}, Routes: map[string]*Route{}, Sources: map[string]*Source{},
+		Batch:   Batch{Templates: map[string]*Template{}},
 		origins: map[string]string{}, stdin: in.Stdin,
 	}
 	for _, s := range Settings() {
@@ -115,13 +116,15 @@ func readFlags(c *Config, flags map[string]string) Problems {
 
 // find gives the setting that a path with a real name means.
 func find(c *Config, path string) (Setting, string, bool) {
-	parts := strings.Split(path, ".")
 	for _, s := range Settings() {
 		if s.Path == path {
 			return s, "", true
 		}
-		if len(parts) == 3 && s.Path == parts[0]+".<name>."+parts[2] && s.at(c, parts[1]) != nil {
-			return s, parts[1], true
+		before, behind, named := strings.Cut(s.Path, "<name>")
+		name, under := strings.CutPrefix(path, before)
+		name, whole := strings.CutSuffix(name, behind)
+		if named && under && whole && s.at(c, name) != nil {
+			return s, name, true
 		}
 	}
 	return Setting{}, "", false
@@ -143,13 +146,15 @@ func (c *Config) paths() []string {
 	return paths
 }
 
-// names lists the partners, routes or sources in order.
+// names lists the partners, routes, sources or templates in order.
 func (c *Config) names(group string) []string {
 	switch group {
 	case "partners":
 		return slices.Sorted(maps.Keys(c.Partners))
 	case "routes":
 		return slices.Sorted(maps.Keys(c.Routes))
+	case "batch.templates":
+		return slices.Sorted(maps.Keys(c.Batch.Templates))
 	default:
 		return slices.Sorted(maps.Keys(c.Sources))
 	}

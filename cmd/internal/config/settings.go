@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// Setting is one thing that can be set. Path holds <name> where a partner, route or source is named.
+// Setting is one thing that can be set. Path holds <name> where a partner, route, source or template is named.
 type Setting struct {
 	Path    string
 	Default string // as it would be written in the file; "" = none
@@ -12,7 +12,7 @@ type Setting struct {
 	at func(c *Config, name string) any // pointer to the field; nil when no such entry
 }
 
-// Env is the environment variable of the setting, or "" for those of a named partner, route or source.
+// Env is the environment variable of the setting, or "" for those of a named partner, route, source or template.
 func (s Setting) Env() string {
 	if strings.Contains(s.Path, "<name>") {
 		return ""
@@ -26,7 +26,8 @@ func Settings() []Setting {
 	list = append(list, partnerSettings()...)
 	list = append(list, routeSettings()...)
 	list = append(list, sourceSettings()...)
-	return append(list, listenSettings()...)
+	list = append(list, listenSettings()...)
+	return append(list, templateSettings()...)
 }
 
 func processSettings() []Setting {
@@ -175,5 +176,43 @@ func listenSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Log.Level }},
 		{Path: "log.format", Default: "json", Meaning: "json, or console for people",
 			at: func(c *Config, _ string) any { return &c.Log.Format }},
+	}
+}
+
+func templateSettings() []Setting {
+	field := func(pick func(t *Template) any) func(*Config, string) any {
+		return func(c *Config, name string) any {
+			if t := c.Batch.Templates[name]; t != nil {
+				return pick(t)
+			}
+			return nil
+		}
+	}
+	return []Setting{
+		{Path: "batch.templates.<name>.format", Default: "csv", Meaning: "what the files are: csv, ndjson, pain.001.001.03 or pain.001.001.09",
+			at: field(func(t *Template) any { return &t.Format })},
+		{Path: "batch.templates.<name>.source", Meaning: "the upstream system that pays, unless --source says otherwise",
+			at: field(func(t *Template) any { return &t.Source })},
+		{Path: "batch.templates.<name>.route", Meaning: "the route of rows that name none, unless --route says otherwise",
+			at: field(func(t *Template) any { return &t.Route })},
+		{Path: "batch.templates.<name>.encoding", Default: "utf-8", Meaning: "utf-8, with or without a byte order mark; files in any other are refused",
+			at: field(func(t *Template) any { return &t.Encoding })},
+		{Path: "batch.templates.<name>.delimiter", Default: ",", Meaning: "what stands between cells: a comma, a semicolon, an upright stroke, or tab",
+			at: field(func(t *Template) any { return &t.Delimiter })},
+		{Path: "batch.templates.<name>.decimal_mark", Default: ".", Meaning: "what stands before the minor digits of amounts: . or ,",
+			at: field(func(t *Template) any { return &t.DecimalMark })},
+		{Path: "batch.templates.<name>.thousands_mark", Meaning: "what may stand between groups of three digits: a point, a comma, an apostrophe or a space; empty = nothing",
+			at: field(func(t *Template) any { return &t.ThousandsMark })},
+		{Path: "batch.templates.<name>.columns", Meaning: "the header, exactly and in its order: column, HEADER=column where the file calls it otherwise, HEADER=- for what is no part of a payment; " +
+			"empty = the known columns, in their order",
+			at: field(func(t *Template) any { return &t.Columns })},
+		{Path: "batch.templates.<name>.trailer", Meaning: "first cell of the row that closes every file; a file without that row is cut off",
+			at: field(func(t *Template) any { return &t.Trailer })},
+		{Path: "batch.templates.<name>.charset", Meaning: "sepa: only the Latin letters of the EPC in names and references",
+			at: field(func(t *Template) any { return &t.Charset })},
+		{Path: "batch.templates.<name>.ignore", Meaning: "elements of pain.001 that may be dropped, as [CtgyPurp]",
+			at: field(func(t *Template) any { return &t.Ignore })},
+		{Path: "batch.templates.<name>.time_zone", Default: "UTC", Meaning: "where a date without a time begins, as Europe/Berlin",
+			at: field(func(t *Template) any { return &t.TimeZone })},
 	}
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -97,21 +98,12 @@ func nearest(name string) column {
 
 // readHeader finds which cell is which column. Without a declared header the columns stand in the order of the documentation, so that two columns
 // that were swapped by accident do not stay unnoticed.
-func readHeader(cells []string, declared []string) ([]column, *Fault) {
-	known := 0
-	for _, cell := range cells {
-		if columnOf(cell) != noColumn || nearest(cell) != noColumn {
-			known++
-		}
+func readHeader(cells []string, template []headerCell, delimiter byte) ([]column, *Fault) {
+	if fault := refuseNoHeader(cells, template, delimiter); fault != nil {
+		return nil, fault
 	}
-	if known == 0 {
-		for _, delimiter := range []string{",", ";", "|", "\t"} {
-			if len(cells) == 1 && columnOf(strings.Split(cells[0], delimiter)[0]) != noColumn {
-				return nil, endFault(1, "delimiter", "the cells are not divided by the declared delimiter", "the file seems to use "+strconv.Quote(delimiter)+": declare it")
-			}
-		}
-		return nil, endFault(1, "header_missing", "the first line has no name of a column",
-			"the first line must be: "+strings.Join(expected(declared), ",")+"; and the delimiter must be the declared one")
+	if template != nil {
+		return readDeclared(cells, template, delimiter)
 	}
 	found := make([]column, len(cells))
 	place := map[column]int{}
@@ -128,9 +120,6 @@ func readHeader(cells []string, declared []string) ([]column, *Fault) {
 		place[c] = i
 		found[i] = c
 	}
-	if declared != nil {
-		return found, checkDeclared(found, declared)
-	}
 	for i, c := range found {
 		if i > 0 && c < found[i-1] {
 			fault := headerFault(i, "columns_swapped", "stands behind a column that it must stand before",
@@ -140,6 +129,25 @@ func readHeader(cells []string, declared []string) ([]column, *Fault) {
 		}
 	}
 	return found, checkNeeded(place)
+}
+
+// refuseNoHeader tells a first line that is a row, or is not divided, from a header.
+func refuseNoHeader(cells []string, template []headerCell, delimiter byte) *Fault {
+	is := func(cell string) bool {
+		return columnOf(cell) != noColumn || slices.ContainsFunc(template, func(d headerCell) bool { return d.header == cell })
+	}
+	for _, cell := range cells {
+		if is(cell) || nearest(cell) != noColumn {
+			return nil
+		}
+	}
+	for _, other := range []string{",", ";", "|", "\t"} {
+		if first, _, found := strings.Cut(cells[0], other); len(cells) == 1 && found && is(first) {
+			return endFault(1, "delimiter", "the cells are not divided by the declared delimiter", "the file seems to use "+strconv.Quote(other)+": declare it")
+		}
+	}
+	return endFault(1, "header_missing", "the first line has no name of a column",
+		"the first line must be: "+headerText(template, delimiter)+"; and the delimiter must be the declared one")
 }
 
 func checkNeeded(place map[column]int) *Fault {
@@ -159,50 +167,6 @@ func missingColumn(c column, hint string) *Fault {
 	fault := endFault(1, "column_missing", "the file has no such column", hint)
 	fault.Column = c.name()
 	return fault
-}
-
-// checkDeclared compares with the header of the template, which is exact.
-func checkDeclared(found []column, declared []string) *Fault {
-	in := func(list []column, c column) bool {
-		for _, other := range list {
-			if other == c {
-				return true
-			}
-		}
-		return false
-	}
-	want := make([]column, len(declared))
-	for i, name := range declared {
-		want[i] = columnOf(name)
-	}
-	for i, c := range found {
-		if !in(want, c) {
-			fault := headerFault(i, "column_unknown", "the template has no such column", "the header must be: "+strings.Join(declared, ","))
-			fault.Column = c.name()
-			return fault
-		}
-	}
-	for _, c := range want {
-		if !in(found, c) {
-			return missingColumn(c, "the header must be: "+strings.Join(declared, ","))
-		}
-	}
-	for i, c := range found {
-		if c != want[i] {
-			fault := headerFault(i, "columns_swapped", "stands where "+want[i].name()+" must stand",
-				"the header must be: "+strings.Join(declared, ",")+". Move the whole column, not only its name")
-			fault.Column = c.name()
-			return fault
-		}
-	}
-	return nil
-}
-
-func expected(declared []string) []string {
-	if declared != nil {
-		return declared
-	}
-	return Columns()
 }
 
 func hintUnknown(cell string) string {

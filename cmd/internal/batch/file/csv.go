@@ -23,6 +23,8 @@ type csvSource struct {
 	opt     Options
 	dialect Dialect
 	header  []column
+	names   []string // what the file calls the columns of header
+	declare []headerCell
 	cells   []string
 	closing *Totals // the trailer, once it was read
 	dates   dates
@@ -48,25 +50,21 @@ func newCSV(r io.Reader, opt Options) (*csvSource, error) {
 	case strings.ContainsAny(d.Trailer, "\"\r\n") || strings.IndexByte(d.Trailer, d.Delimiter) >= 0:
 		return nil, errors.New("open a batch file: the word of the trailer must need no quotes")
 	}
-	seen := map[string]bool{}
-	for _, name := range d.Columns {
-		if columnOf(name) == noColumn || seen[name] {
-			return nil, fmt.Errorf("open a batch file: the template declares a column %q that is unknown or stands twice", name)
-		}
-		seen[name] = true
+	template, err := readTemplate(d.Columns)
+	if err != nil {
+		return nil, fmt.Errorf("open a batch file: the columns of the template: %w", err)
 	}
-	for c := range columnCount {
-		if c.required() && d.Columns != nil && !seen[c.name()] {
-			return nil, fmt.Errorf("open a batch file: the template declares no column %s, and no row can be a payment without it", c.name())
-		}
-	}
-	return &csvSource{lines: newLines(r), opt: opt, dialect: d, dates: dates{location: opt.Location}}, nil
+	return &csvSource{lines: newLines(r), opt: opt, dialect: d, declare: template, dates: dates{location: opt.Location}}, nil
 }
 
 func (s *csvSource) trailer() *Totals { return s.closing }
 
 func (s *csvSource) refColumn() (string, int) {
-	return colRowRef.name(), slices.Index(s.header, colRowRef) + 1
+	cell := slices.Index(s.header, colRowRef)
+	if cell < 0 {
+		return "", 0 // and no row has one
+	}
+	return s.names[cell], cell + 1
 }
 
 func (s *csvSource) next() (Row, error) {
@@ -122,11 +120,11 @@ func (s *csvSource) begin() error {
 		fault.Row, fault.End = 0, true
 		return fault
 	}
-	header, fault := readHeader(s.cells, s.dialect.Columns)
+	header, fault := readHeader(s.cells, s.declare, s.dialect.Delimiter)
 	if fault != nil {
 		return fault
 	}
-	s.header = header
+	s.header, s.names = header, slices.Clone(s.cells)
 	return nil
 }
 
@@ -156,7 +154,9 @@ func (s *csvSource) read(line []byte) (Row, bool, *Fault) {
 		return Row{}, true, s.countFault()
 	}
 	for i, cell := range s.cells {
-		values[s.header[i]] = cell
+		if s.header[i] != noColumn {
+			values[s.header[i]] = cell
+		}
 		empty = empty && cell == ""
 	}
 	if empty {

@@ -63,10 +63,12 @@ const (
 
 // Dialect is how a template writes CSV.
 type Dialect struct {
-	Delimiter byte     // ',', ';', '|' or tab; ','
-	Decimal   byte     // '.' or ','; '.'
-	Thousands byte     // '.', ',', '\'' or ' ' between groups of three digits, which may then also be left out; 0 = none
-	Columns   []string // the header, exactly; nil = the known columns that the file needs, in the order of the package's documentation
+	Delimiter byte // ',', ';', '|' or tab; ','
+	Decimal   byte // '.' or ','; '.'
+	Thousands byte // '.', ',', '\'' or ' ' between groups of three digits, which may then also be left out; 0 = none
+	// Columns is the header, exactly: a column, HEADER=column for one that the file calls otherwise, HEADER=- for one that is no part of a payment.
+	// nil = the known columns that the file needs, in the order of the package's documentation
+	Columns []string
 	// Trailer is the first cell of the row that closes the file: "TRAILER,2,GBP,98.00" (rows, then currency and sum for each currency). A file
 	// without it is cut off. "" = there is none.
 	Trailer string

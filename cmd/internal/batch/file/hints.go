@@ -1,6 +1,7 @@
 package file
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/paidonce/paidonce/worker/job"
@@ -9,14 +10,12 @@ import (
 // rowFault is a fault of the row at hand; Next counts it. The column gives the cell, if the header has it.
 func (s *csvSource) rowFault(c column, cell int, code, message, hint string) *Fault {
 	fault := &Fault{Line: s.lines.number, Row: 1, Cell: cell, Code: code, Message: message, Hint: hint}
-	if c == noColumn && cell > 0 && cell <= len(s.header) {
-		c = s.header[cell-1]
-	}
 	fault.Column = c.name()
-	for i, other := range s.header {
-		if cell == 0 && c != noColumn && other == c {
-			fault.Cell = i + 1
-		}
+	if at := slices.Index(s.header, c); cell == 0 && c != noColumn && at >= 0 {
+		fault.Cell = at + 1
+	}
+	if fault.Cell > 0 && fault.Cell <= len(s.header) {
+		fault.Column = s.names[fault.Cell-1] // as the file calls it
 	}
 	return fault
 }

@@ -101,6 +101,13 @@ func asNDJSON(list []payment) string {
 func TestWhatCheckAcceptsIsReadRowForRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(rapid.Custom(drawPayment), 1, 6).Draw(t, "payments")
+		refs := map[string]bool{}
+		for _, p := range list { // one that stands twice is refused
+			if refs[p["row_ref"]] {
+				p["row_ref"] = ""
+			}
+			refs[p["row_ref"]] = true
+		}
 		text, dialect := asCSV(t, list)
 		opt := plain()
 		opt.Dialect = dialect

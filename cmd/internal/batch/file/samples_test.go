@@ -23,6 +23,9 @@ func optionsOf(name string) (Options, CheckOptions) {
 	switch name {
 	case "good/quotes.csv":
 		opt.Dialect.Delimiter = '\t'
+	case "good/template.csv", "bad/template.csv", "bad/template_header.csv":
+		opt.Dialect = Dialect{Delimiter: ';', Decimal: ',', Thousands: '.', Trailer: "ENDE", Columns: []string{"Personalnummer=row_ref", "Konto=debtor_account",
+			"Betrag in €=amount", "Währung = currency", "Empfänger=name", "IBAN=iban", "Kostenstelle=-", "Text=reference"}}
 	case "good/semicolon.csv", "bad/decimal_mark.csv", "bad/trailer_missing.csv", "bad/trailer_rows.csv", "bad/trailer_sum.csv", "bad/trailer_not_last.csv":
 		opt.Dialect = Dialect{Delimiter: ';', Decimal: ',', Thousands: '.', Trailer: "ENDE",
 			Columns: []string{"debtor_account", "amount", "currency", "name", "iban", "reference"}}
@@ -103,6 +106,9 @@ func TestSamples(t *testing.T) {
 func TestSamplesAreDetected(t *testing.T) {
 	for _, name := range sampleNames(t, "good") {
 		text := readSample(t, name)
+		if name == "good/template.csv" {
+			continue // whose header is in no words that are known: its template names the format
+		}
 		if got, err := Detect(text[:min(len(text), DetectBytes)], ""); err != nil || got != formatOf(name) {
 			t.Errorf("%s: detected %q, %v", name, got, err)
 		}
@@ -153,7 +159,7 @@ func TestNothingOfTheRowsIsEchoed(t *testing.T) {
 		if err := report.WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
-		for _, value := range []string{"N Example", "GB33", "5555", "DE89", "FR14", "cust-", "4471", "inv-1", "E2E-", "202015", "Somebody", "Zo"} {
+		for _, value := range []string{"N Example", "GB33", "5555", "DE89", "FR14", "cust-", "4471", "inv-1", "E2E-", "202015", "Somebody", "Zo", "471"} {
 			if plain := strings.ReplaceAll(text.String(), report.digests(), ""); strings.Contains(plain, value) {
 				t.Errorf("%s: the report contains %q", name, value)
 			}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // WriteText writes a report for people: what was read, what is wrong and what to do about it, what stands twice. It has no value of any row in it but
@@ -44,7 +45,7 @@ func (r *Report) writeFaults(out *bufio.Writer) {
 	fmt.Fprintf(out, "\n%d %s\n", r.FaultCount, plural(r.FaultCount, "fault", "faults"))
 	lineWidth, columnWidth, codeWidth := 4, 6, 4
 	for _, f := range r.Faults {
-		lineWidth, columnWidth, codeWidth = max(lineWidth, len(strconv.Itoa(f.Line))), max(columnWidth, len(f.place())), max(codeWidth, len(f.Code))
+		lineWidth, columnWidth, codeWidth = max(lineWidth, len(strconv.Itoa(f.Line))), max(columnWidth, utf8.RuneCountInString(f.place())), max(codeWidth, len(f.Code))
 	}
 	columnWidth = min(columnWidth, 40)
 	fmt.Fprintf(out, "  %*s  %-*s  %-*s  %s\n", lineWidth, "line", columnWidth, "column", codeWidth, "code", "what is wrong")
