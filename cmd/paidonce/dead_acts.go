@@ -113,13 +113,19 @@ type deadDoneRow struct {
 }
 
 func (s *session) printDone(row deadDoneRow) error {
+	number := func(n int64) string {
+		if n == 0 && s.printer().Format == cli.FormatTable {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
 	return cli.One(s.printer(), cli.Table[deadDoneRow]{
 		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs", "published", "published_before", "duplicate", "failed", "changed",
 			"left", "discarded", "keys_closed", "keys_not_closed"},
 		Cells: func(r deadDoneRow) []string {
-			cells := []string{r.Act, r.Target, r.Outcome, r.By, fmt.Sprint(r.Audit), r.Proposal, r.Needs}
+			cells := []string{r.Act, r.Target, r.Outcome, r.By, number(r.Audit), r.Proposal, r.Needs}
 			for _, n := range []int64{r.Published, r.Before, r.Duplicate, r.Failed, r.Changed, r.Left, r.Discarded, r.Closed, r.Open} {
-				cells = append(cells, fmt.Sprint(n))
+				cells = append(cells, number(n))
 			}
 			return cells
 		},
@@ -419,6 +425,9 @@ func (s *session) deadReindex() *cobra.Command {
 					return err
 				}
 				d.bar.end()
+				if c.dryRun {
+					return nil
+				}
 				s.say("%d letters, %d gone from the stream", act.Found.Letters, act.Found.Gone)
 				return nil
 			})

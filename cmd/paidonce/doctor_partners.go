@@ -35,10 +35,9 @@ func (d *doctor) partner(ctx context.Context, id string, settings *config.Partne
 		row.Found, row.Advice = err.Error(), "mend the adapter"
 	}
 	d.judge(row.Advice == "", resultFail, row)
-	d.judge(profile.HonoursKeys || profile.LookUp != bankclient.LookUpNone, resultWarn, findingRow{
-		Area: area, Check: "ambiguous answers", Wanted: "keys honoured, or a look-up", Found: "neither",
-		Advice: "every ambiguous answer of this partner needs a person",
-	})
+	row = findingRow{Area: area, Check: "ambiguous answers", Wanted: "keys honoured, or a look-up", Advice: "every ambiguous answer of this partner needs a person"}
+	row.Found = foundOf(profile)
+	d.judge(profile.HonoursKeys || profile.LookUp != bankclient.LookUpNone, resultWarn, row)
 	_, err = d.config.PartnerToken(id)
 	row = findingRow{Area: area, Check: "credential", Wanted: settings.CredentialID, Found: "present", Advice: "put the secret into partners." + id + ".token_file"}
 	if err != nil {
@@ -117,4 +116,17 @@ func (d *doctor) probePartner(ctx context.Context, area, id string) {
 		}
 		d.judge(finding.Answer == bankclient.NotFound, resultFail, row)
 	}
+}
+
+// foundOf says how an ambiguous answer of a partner can be cleared.
+func foundOf(p bankclient.Profile) string {
+	switch looks := p.LookUp != bankclient.LookUpNone; {
+	case p.HonoursKeys && looks:
+		return "both"
+	case p.HonoursKeys:
+		return "keys honoured"
+	case looks:
+		return "a look-up"
+	}
+	return "neither"
 }

@@ -34,7 +34,7 @@ func (s *session) eventsTail() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "tail",
 		Short: "Print events as they are published, one JSON object a line",
-		Long: "Prints the events of CONTRACT section 4 as they stand in the stream. It consumes nothing: everybody sees the same events. An event may\n" +
+		Long: "Prints the events as they stand in the stream. It consumes nothing: everybody sees the same events. An event may\n" +
 			"come twice, under the same event_id; those of one key come in order.",
 		Example: "  paidonce events tail\n  paidonce events tail --all --follow=false > events.jsonl\n" +
 			"  paidonce events tail --since 1h --source wallet --type authorized --count 10",

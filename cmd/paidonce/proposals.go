@@ -188,6 +188,13 @@ func (s *session) proposalsDecide(verb, short string) *cobra.Command {
 						return cli.Exit(cli.Usage, errors.New("--digest is the one that `paidonce proposals show` prints"))
 					}
 				}
+				if c.dryRun {
+					if err := p.Decidable(d.by, read, verb == "approve"); err != nil {
+						return err
+					}
+					s.say("dry run: nothing is decided; as it stands %s may %s it", d.by.Name, verb)
+					return cli.One(s.printer(), proposalTable(proposalRowOf(p)))
+				}
 				decide := d.Approve
 				if verb == "decline" {
 					decide = d.Decline
@@ -201,6 +208,7 @@ func (s *session) proposalsDecide(verb, short string) *cobra.Command {
 		}),
 	}
 	c = s.changeFlags(command)
+	command.Flags().BoolVar(&c.dryRun, "dry-run", false, "check everything by the same code, and change nothing")
 	command.Flags().StringVar(&digest, "digest", "", "the digest of the proposal as it was read")
 	return command
 }

@@ -193,7 +193,7 @@ func (s *session) input() (config.Input, error) {
 }
 
 func (s *session) printer() cli.Printer {
-	return cli.Printer{Out: s.stdout, Format: cli.Format(s.format), Color: cli.Colored(s.stdout, s.lookup)}
+	return cli.Printer{Out: s.stdout, Aside: s.stderr, Format: cli.Format(s.format), Color: cli.Colored(s.stdout, s.lookup)}
 }
 
 // say writes progress, and whatever else is not data.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,7 +86,7 @@ func TestListFormats(t *testing.T) {
 }
 
 func TestListOfNothing(t *testing.T) {
-	cases := map[cli.Format]string{cli.FormatTable: "KEY  STATE\n", cli.FormatJSON: "[]\n", cli.FormatJSONL: "", cli.FormatCSV: "key,state\n"}
+	cases := map[cli.Format]string{cli.FormatTable: "", cli.FormatJSON: "[]\n", cli.FormatJSONL: "", cli.FormatCSV: "key,state\n"}
 	for format, want := range cases {
 		var out bytes.Buffer
 		if err := cli.List(cli.Printer{Out: &out, Format: format}, table()); err != nil || out.String() != want {
@@ -125,10 +126,46 @@ func TestColourKeepsTheTableAligned(t *testing.T) {
 	}
 }
 
+// TestTable_ForPeople: no column that says nothing, and no table that has no rows. Machines get every column.
+func TestTable_ForPeople(t *testing.T) {
+	var out, aside, machine bytes.Buffer
+	if err := cli.List(cli.Printer{Out: &out, Aside: &aside, Format: cli.FormatTable}, table(row{"", "open"}, row{"", "parked"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := cli.List(cli.Printer{Out: &machine, Aside: &aside, Format: cli.FormatCSV}, table(row{"", "open"})); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "STATE\nopen\nparked\n" || machine.String() != "key,state\n,open\n" || aside.String() != "" {
+		t.Errorf("table %q, csv %q, aside %q", &out, &machine, &aside)
+	}
+	if err := cli.List(cli.Printer{Out: &out, Aside: &aside, Format: cli.FormatTable}, table()); err != nil || aside.String() != "none\n" {
+		t.Errorf("of nothing: %q, %v", &aside, err)
+	}
+}
+
+// TestColored: only a terminal, and not where NO_COLOR is set (to anything but nothing) or the terminal is dumb.
 func TestColored(t *testing.T) {
-	none := func(string) (string, bool) { return "", false }
-	if cli.Colored(&bytes.Buffer{}, none) {
+	of := func(env map[string]string) func(string) (string, bool) {
+		return func(name string) (string, bool) { text, ok := env[name]; return text, ok }
+	}
+	if cli.Colored(&bytes.Buffer{}, of(nil)) {
 		t.Error("a buffer is no terminal")
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	for _, c := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, true}, {map[string]string{"NO_COLOR": ""}, true}, {map[string]string{"NO_COLOR": "1"}, false}, {map[string]string{"NO_COLOR": "0"}, false},
+		{map[string]string{"TERM": "dumb"}, false}, {map[string]string{"TERM": "xterm"}, true},
+	} {
+		if got := cli.Colored(terminal, of(c.env)); got != c.want {
+			t.Errorf("%v: %v, want %v", c.env, got, c.want)
+		}
 	}
 }
 

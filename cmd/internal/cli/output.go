@@ -42,6 +42,7 @@ func ParseFormat(text string) (Format, error) {
 // Printer writes a command's data to Out.
 type Printer struct {
 	Out    io.Writer
+	Aside  io.Writer // what is no data, as that a table has no rows. Default: not said
 	Format Format
 	Color  bool
 }
@@ -136,25 +137,38 @@ func writeCSV[T any](out io.Writer, t Table[T]) error {
 	return w.Error()
 }
 
+// writeTable writes for people: a column that says nothing of any row is left out.
 func writeTable[T any](p Printer, t Table[T]) error {
-	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
-	header := make([]string, len(t.Columns))
-	for i, column := range t.Columns {
-		header[i] = strings.ToUpper(strings.ReplaceAll(column, "_", " "))
-		if p.Color && paintable(column) {
-			header[i] = "\x1b[39m" + header[i] + "\x1b[0m"
+	if len(t.Rows) == 0 {
+		if p.Aside != nil {
+			_, _ = fmt.Fprintln(p.Aside, "none")
+		}
+		return nil
+	}
+	rows := make([][]string, len(t.Rows))
+	speaks := make([]bool, len(t.Columns))
+	for i, row := range t.Rows {
+		rows[i] = t.Cells(row)
+		for k, cell := range rows[i] {
+			speaks[k] = speaks[k] || cell != ""
 		}
 	}
-	_, _ = fmt.Fprintln(w, strings.Join(header, "\t"))
-	for _, row := range t.Rows {
-		cells := t.Cells(row)
-		for i := range cells {
-			cells[i] = Clean(cells[i])
-			if p.Color && paintable(t.Columns[i]) {
-				cells[i] = paint(cells[i])
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
+	line := func(cell func(k int) string) {
+		var cells []string
+		for k, column := range t.Columns {
+			switch {
+			case speaks[k] && p.Color && paintable(column):
+				cells = append(cells, paint(cell(k)))
+			case speaks[k]:
+				cells = append(cells, cell(k))
 			}
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	line(func(k int) string { return strings.ToUpper(strings.ReplaceAll(t.Columns[k], "_", " ")) })
+	for _, row := range rows {
+		line(func(k int) string { return Clean(row[k]) })
 	}
 	return w.Flush()
 }

@@ -220,6 +220,14 @@ func (s *Service) decide(ctx context.Context, by Operator, id uuid.UUID, digest 
 	return s.Proposal(ctx, id)
 }
 
+// Decidable checks by the same code whether a decision would be taken, and changes nothing.
+func (p Proposal) Decidable(by Operator, digest []byte, approves bool) error {
+	if approves {
+		return decidable(p, by, digest, "approved")
+	}
+	return decidable(p, by, digest, "declined")
+}
+
 // decidable says first what the database would say as well, and what needs no transaction.
 func decidable(p Proposal, by Operator, digest []byte, decision string) error {
 	withdraws := decision == "declined" && p.By == by.Name
