@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,6 +113,40 @@ func TestConsumer_IdlePullsHoldOneSlotEach(t *testing.T) {
 	r.run(intake, func(_ context.Context, d *Delivery) { d.Done() }, ConsumerOptions{Pullers: 2})
 	eventually(t, "all acknowledged", r.settled)
 	eventually(t, "298 slots free", func() bool { return len(intake.free) >= 298 })
+}
+
+// A delivery is handled by a goroutine that has handled others if one is idle, and none outlives Run.
+func TestConsumer_HandlersAreUsedAgainAndEndWithIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{})
+	r.enqueue(100)
+	var mu sync.Mutex
+	handlers := make(map[string]int)
+	name := func(stack []byte) string { return string(bytes.SplitN(stack, []byte(" ["), 2)[0]) } // "goroutine 42", which no other is ever called
+	stop := r.run(newSlots(2), func(_ context.Context, d *Delivery) {
+		stack := make([]byte, 64)
+		mu.Lock()
+		handlers[name(stack[:runtime.Stack(stack, false)])]++
+		mu.Unlock()
+		<-time.After(5 * time.Millisecond)
+		d.Done()
+	}, ConsumerOptions{})
+	eventually(t, "all acknowledged", r.settled)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if len(handlers) > 20 { // two slots; one that was just released may start another
+		t.Errorf("%d goroutines handled 100 deliveries", len(handlers))
+	}
+	eventually(t, "they have ended", func() bool {
+		all := make([]byte, 8<<20)
+		for stack := range bytes.SplitSeq(all[:runtime.Stack(all, true)], []byte("\n\n")) {
+			if handlers[name(stack)] > 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func TestE4_JobsOfADeadWorkerResumeWithinTwoAckWaits(t *testing.T) {
