@@ -26,6 +26,7 @@ const (
 	whyEcho        = "echo disagrees"
 	whyEchoMissing = "echo incomplete"
 	whyOtherKey    = "answer to another partner key"
+	whyNameless    = "names no request, on a connection used before"
 	whyState       = "state listed"
 	whyNoState     = "state not listed"
 	whyNoID        = "no transfer id"
@@ -44,8 +45,12 @@ func (p *Partner) judge(pr *Prepared, x *exchange) Result {
 		return r
 	}
 	if key := p.fixed.keyHeader; key != "" {
-		if echoed := first(x.answer, key); echoed != "" && echoed != pr.PartnerKey {
+		switch echoed := first(x.answer, key); {
+		case echoed != "" && echoed != pr.PartnerKey:
 			r.Verdict, r.Evidence.Why = Mismatch, whyOtherKey
+			return r
+		case echoed == "" && p.profile.EchoesKey && x.reused && !created(x.status):
+			r.Evidence.Why = whyNameless
 			return r
 		}
 	}

@@ -83,6 +83,60 @@ func TestA12_RepeatedEmptyListIsNotTakenForTheNextLookUps(t *testing.T) {
 	}
 }
 
+// The repeat of a create that was paid may be answered by an error, late, when the next call has been written to the connection. It is taken for that
+// call's only where it names it, or where nothing can have been repeated.
+func TestA5_LateErrorAfterASuccessIsNotTakenForTheNextCalls(t *testing.T) {
+	const other = "Idempotency-Key: 3f0c5a1e-0000-8000-8000-000000000000"
+	cert, roots := selfSigned(t)
+	for _, row := range []struct {
+		name           string
+		echoes, secure bool
+		header         string // of the error
+		want           bankclient.Verdict
+		reused         bool
+	}{
+		{"plain, errors name nobody", false, false, "X: 1", authorized, false},
+		{"TLS, errors name nobody", false, true, "X: 1", rejected, true}, // its own: TLS takes no byte twice
+		{"plain, this one names nobody", true, false, "X: 1", unknown, true},
+		{"TLS, this one names nobody", true, true, "X: 1", unknown, true},
+		{"plain, names another", true, false, other, mismatch, true},
+		{"plain, names the call", true, false, "Idempotency-Key: " + opPartner, rejected, true},
+	} {
+		var mu sync.Mutex
+		answered := map[net.Conn]bool{}
+		script := func(c net.Conn, _ int, _ arrival) bool {
+			mu.Lock()
+			again := answered[c]
+			answered[c] = true
+			mu.Unlock()
+			if again {
+				_, _ = io.WriteString(c, reply(422, jsonType, errorBody("account_closed"), row.header))
+			}
+			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+			return true
+		}
+		var b *bank
+		if row.secure {
+			b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, script)
+		} else {
+			b = startBank(t, script)
+		}
+		cfg := config(b.URL)
+		cfg.TLS = &tls.Config{RootCAs: roots}
+		p := open(t, cfg, vary(func(p *bankclient.Profile) { p.EchoesKey = row.echoes }))
+		pr := prepare(t, p)
+		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
+		if r := p.Send(t.Context(), pr); r.Verdict != row.want || r.Evidence.Reused != row.reused || len(b.seen()) != 2 {
+			t.Errorf("%s: %s, reused %t, %d requests, evidence %s; want %s, reused %t, 2 requests", row.name, r.Verdict, r.Evidence.Reused, len(b.seen()), r.Evidence.JSON(), row.want, row.reused)
+		}
+	}
+}
+
+// An error on a new connection needs no name: the connection owes nothing else.
+func TestA5_ANamelessErrorOnANewConnectionIsTheCalls(t *testing.T) {
+	wantVerdict(t, sendTo(t, say(t, reply(422, jsonType, errorBody("account_closed")))), rejected, operation)
+}
+
 // unclosable is a connection that stays open until the test ends, so that the next call gets it for certain.
 type unclosable struct{ net.Conn }
 
@@ -129,9 +183,9 @@ func TestA5_SpentConnectionIsPassedOver(t *testing.T) {
 
 // The same at speed, where closing and the next call race.
 func TestA5_EveryCallAfterARejectionArrivesOnce(t *testing.T) {
-	b := startBank(t, func(c net.Conn, n int, _ arrival) bool {
+	b := startBank(t, func(c net.Conn, n int, a arrival) bool {
 		if n%2 == 1 {
-			_, _ = io.WriteString(c, reply(422, jsonType, errorBody("account_closed")))
+			_, _ = io.WriteString(c, reply(422, jsonType, errorBody("account_closed"), "Idempotency-Key: "+a.Key))
 		} else {
 			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
 		}

@@ -13,7 +13,8 @@ import (
 // an error answer carries no echo that could tell.
 //
 // A second answer may also come late, after the next request has begun to go out; nothing tells it from the answer then. So a connection
-// that brought an answer which names no request is spent: nothing is written to it any more.
+// that brought an answer which names no request is spent: nothing is written to it any more. Neither is it after any answer where a late error
+// could be taken for the next call's (mayOweAnError).
 type watched struct {
 	net.Conn
 	state atomic.Uint32

@@ -35,6 +35,30 @@ func TestCalmBankCreatesReplaysAndFinds(t *testing.T) {
 	}
 }
 
+// Every answer of the bank's own names its request; a proxy's page does not.
+func TestAnswersToACreateNameTheirRequest(t *testing.T) {
+	r := calm(t)
+	for _, c := range []struct {
+		fault banksim.Fault
+		want  string
+	}{
+		{banksim.Fault{Name: "rate_limited", Next: 1}, "key-1"},
+		{banksim.Fault{Name: "html_page", Next: 1}, ""},
+		{banksim.Fault{Name: "redirect", Next: 1}, ""},
+		{banksim.Fault{Name: "insufficient_funds", Next: 1}, "key-1"},
+		{banksim.Fault{}, "key-1"},
+	} {
+		if c.fault.Name != "" {
+			if _, err := r.bank.SetFault(c.fault); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a := r.post("key-1"); a.header.Get("Idempotency-Key") != c.want {
+			t.Errorf("%q: %d with the key %q, want %q", c.fault.Name, a.status, a.header.Get("Idempotency-Key"), c.want)
+		}
+	}
+}
+
 func idOf(a answer) string {
 	_, after, _ := strings.Cut(a.body, `"id":"`)
 	id, _, _ := strings.Cut(after, `"`)

@@ -30,6 +30,7 @@ func (b *Bank) create(w http.ResponseWriter, r *http.Request, route string) {
 	key := ""
 	if header := r.Header["Idempotency-Key"]; len(header) == 1 && len(header[0]) <= maxKey {
 		key = header[0]
+		w.Header()["Idempotency-Key"] = header // every answer of ours names its request
 	}
 	number := b.oracle.arrive(b.store, key, kindCreate, b.clock.now())
 	p := b.plan(r, onCreate, key, number.nth)

@@ -27,6 +27,8 @@
 //	GET  /v1/transfers/{id}
 //	GET  /v1/transfers?created_from=&created_to=&cursor=&limit=   the statement
 //
+// Every answer of the bank's own to a create has its Idempotency-Key as it came; a proxy's page has none.
+//
 // # The control API
 //
 // On its own address, JSON in and out. What is not posted keeps its value.

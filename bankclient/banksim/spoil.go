@@ -139,12 +139,14 @@ func spoilRedirect(b *Bank, w http.ResponseWriter, r *http.Request, _ *reply, p 
 	if target == "" {
 		target = r.URL.RequestURI()
 	}
+	delete(w.Header(), "Idempotency-Key") // so speaks a proxy
 	w.Header().Set("Location", target)
 	p.answered = p.page.status
 	w.WriteHeader(p.page.status)
 }
 
 func spoilHTML(_ *Bank, w http.ResponseWriter, _ *http.Request, _ *reply, p *plan) {
+	delete(w.Header(), "Idempotency-Key") // so speaks a proxy
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p.answered = p.page.status
 	w.WriteHeader(p.page.status)

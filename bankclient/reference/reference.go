@@ -21,12 +21,13 @@ func New() Adapter { return Adapter{} }
 func (Adapter) Profile() bankclient.Profile {
 	return bankclient.Profile{
 		Adapter: "reference",
-		Version: 1,
+		Version: 2,
 
 		Key:                  bankclient.Carrier{Header: "Idempotency-Key", MaxLength: 64, Charset: "0123456789abcdef-"},
 		HonoursKeys:          true,
 		KeyScope:             "credential",
 		SerialisesDuplicates: true,
+		EchoesKey:            true,
 		KeyWindow:            24 * time.Hour,
 		MinResendDelay:       time.Second,
 		LatestArrival:        60 * time.Second,
