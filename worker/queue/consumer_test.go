@@ -476,12 +476,9 @@ func TestE14_HandlerThatPanicsMakesPoisonADeadLetter(t *testing.T) {
 		}
 		panic("account GB33BUKB20201555555555")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	stop := start(c.Run)
 	eventually(t, "terminated", r.settled)
-	cancel()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	dead := r.deadLetters()

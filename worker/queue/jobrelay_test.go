@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,18 +10,14 @@ import (
 	"github.com/paidonce/paidonce/worker/job"
 )
 
-// shelf is a store in memory.
+// shelf is a store of jobs in memory.
 type shelf struct {
-	mu        sync.Mutex
-	jobs      []StoredJob
-	marked    map[int64]int
-	reads     int
-	failReads int
-	failMarks int
+	marks
+	jobs []StoredJob
 }
 
 func newShelf(n int) *shelf {
-	s := &shelf{marked: map[int64]int{}}
+	s := &shelf{}
 	for i, m := range messages(n) {
 		s.jobs = append(s.jobs, StoredJob{Message: m, Ref: int64(i)})
 	}
@@ -33,43 +27,16 @@ func newShelf(n int) *shelf {
 func (s *shelf) Stored(_ context.Context, max int) ([]StoredJob, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reads++
-	if s.failReads > 0 {
-		s.failReads--
-		return nil, errors.New("database is away")
+	if err := s.read(); err != nil {
+		return nil, err
 	}
 	var batch []StoredJob
 	for _, j := range s.jobs {
-		if s.marked[j.Ref] == 0 && len(batch) < max {
+		if !s.marked[j.Ref] && len(batch) < max {
 			batch = append(batch, j)
 		}
 	}
 	return batch, nil
-}
-
-func (s *shelf) MarkPublished(_ context.Context, refs []int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failMarks > 0 {
-		s.failMarks--
-		return errors.New("database is away")
-	}
-	for _, ref := range refs {
-		s.marked[ref]++
-	}
-	return nil
-}
-
-func (s *shelf) done() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.marked)
-}
-
-func (s *shelf) looked() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reads
 }
 
 func (r *rig) runJobRelay(store JobStore, opts JobRelayOptions) *JobRelay {
@@ -78,15 +45,7 @@ func (r *rig) runJobRelay(store JobStore, opts JobRelayOptions) *JobRelay {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
-	r.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !r.pub.IsClosed() {
-			r.t.Error(err)
-		}
-	})
+	r.keepRunning(relay.Run)
 	return relay
 }
 

@@ -194,12 +194,17 @@ func (r *rig) run(intake Intake, handle Handler, opts ConsumerOptions) (stop fun
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	result := make(chan error, 1)
-	go func() { result <- c.Run(ctx) }()
-	stop = sync.OnceValue(func() error { cancel(); return <-result })
+	stop = start(c.Run)
 	r.t.Cleanup(func() { _ = stop() })
 	return stop
+}
+
+// start starts what runs until the returned function is called, which returns what it returned.
+func start(run func(context.Context) error) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- run(ctx) }()
+	return sync.OnceValue(func() error { cancel(); return <-result })
 }
 
 func (r *rig) deadLetters() []DeadLetter {

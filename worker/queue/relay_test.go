@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,13 +14,9 @@ import (
 
 // box is an outbox in memory with the rules of the real one: the oldest event per key first, at most one per key in a batch.
 type box struct {
-	mu        sync.Mutex
-	events    []Event // Ref is the index
-	keys      []string
-	published []int
-	reads     int
-	failMarks int
-	failReads int
+	marks
+	events []Event // Ref is the index
+	keys   []string
 }
 
 func (b *box) put(key string, n int) {
@@ -33,22 +28,19 @@ func (b *box) put(key string, n int) {
 			ID: fmt.Sprintf("event-%d", ref), Subject: "withdrawals.events.gbp-fps.wallet.accepted", Body: fmt.Appendf(nil, "%s %d", key, ref), Ref: int64(ref),
 		})
 		b.keys = append(b.keys, key)
-		b.published = append(b.published, 0)
 	}
 }
 
 func (b *box) Unpublished(_ context.Context, max int) ([]Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reads++
-	if b.failReads > 0 {
-		b.failReads--
-		return nil, errors.New("database is away")
+	if err := b.read(); err != nil {
+		return nil, err
 	}
 	var batch []Event
 	taken := make(map[string]bool)
 	for i, e := range b.events {
-		if b.published[i] > 0 || taken[b.keys[i]] || len(batch) == max {
+		if b.marked[e.Ref] || taken[b.keys[i]] || len(batch) == max {
 			continue
 		}
 		taken[b.keys[i]] = true
@@ -57,25 +49,12 @@ func (b *box) Unpublished(_ context.Context, max int) ([]Event, error) {
 	return batch, nil
 }
 
-func (b *box) MarkPublished(_ context.Context, refs []int64) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failMarks > 0 {
-		b.failMarks--
-		return errors.New("database is away")
-	}
-	for _, ref := range refs {
-		b.published[ref]++
-	}
-	return nil
-}
-
 func (b *box) open() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
-	for _, p := range b.published {
-		if p == 0 {
+	for _, e := range b.events {
+		if !b.marked[e.Ref] {
 			n++
 		}
 	}
@@ -88,15 +67,7 @@ func (r *rig) runRelay(b *box, opts RelayOptions) *Relay {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
-	r.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !r.pub.IsClosed() {
-			r.t.Error(err)
-		}
-	})
+	r.keepRunning(relay.Run)
 	return relay
 }
 
@@ -140,7 +111,7 @@ func checkEvents(t *testing.T, bodies []string, want int) {
 func TestL4_EventsOfAKeyComeInOrderOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, TopologyOptions{})
-	b := &box{failMarks: 2, failReads: 1} // lost marks publish again, under the same id
+	b := &box{marks: marks{failMarks: 2, failReads: 1}} // lost marks publish again, under the same id
 	for i := range 40 {
 		b.put(fmt.Sprintf("key-%d", i%7), 3)
 	}
@@ -169,7 +140,7 @@ func TestRelay_WakeIsFasterThanThePoll(t *testing.T) {
 	r := newRig(t, TopologyOptions{})
 	b := &box{}
 	relay := r.runRelay(b, RelayOptions{Poll: time.Hour})
-	eventually(t, "the first look", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads == 1 })
+	eventually(t, "the first look", func() bool { return b.looked() == 1 })
 	b.put("key", 3)
 	relay.Wake()
 	eventually(t, "published", func() bool { return b.open() == 0 })
@@ -180,7 +151,7 @@ func TestRelay_PollFindsWhatNobodyWokeItFor(t *testing.T) {
 	r := newRig(t, TopologyOptions{})
 	b := &box{}
 	r.runRelay(b, RelayOptions{Poll: 20 * time.Millisecond})
-	eventually(t, "the first look", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads > 0 })
+	eventually(t, "the first look", func() bool { return b.looked() > 0 })
 	b.put("key", 1)
 	eventually(t, "published", func() bool { return b.open() == 0 })
 }
@@ -194,7 +165,7 @@ func TestRelay_NothingIsMarkedThatIsNotConfirmed(t *testing.T) {
 	b := &box{}
 	b.put("key", 2)
 	r.runRelay(b, RelayOptions{Poll: 20 * time.Millisecond})
-	eventually(t, "several tries", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.reads >= 3 })
+	eventually(t, "several tries", func() bool { return b.looked() >= 3 })
 	if b.open() != 2 {
 		t.Errorf("%d events are open, want 2", b.open())
 	}

@@ -209,9 +209,7 @@ func TestRoles_EachRoleCanDoItsWork(t *testing.T) {
 	}
 
 	operator := d.connect(t, url, RoleOperator, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- consumer.Run(ctx) }()
+	stop := start(consumer.Run)
 	js, err := jetstream.New(operator)
 	if err != nil {
 		t.Fatal(err)
@@ -220,8 +218,7 @@ func TestRoles_EachRoleCanDoItsWork(t *testing.T) {
 		c, err := js.Consumer(ctxOf(t), StreamJobs, ConsumerName(testRoute))
 		return err == nil && c.CachedInfo().AckFloor.Stream == 3
 	})
-	cancel()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	if jobs, deliveries := seen.counts(); jobs != 3 || deliveries != 3 {
@@ -410,9 +407,7 @@ func TestProduction_ThreeServersLoseOneAndGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	stop := start(c.Run)
 	publish := func(n int) {
 		t.Helper()
 		for _, result := range publisher.PublishMany(ctxOf(t), messages(n)) {
@@ -425,8 +420,7 @@ func TestProduction_ThreeServersLoseOneAndGoOn(t *testing.T) {
 	servers[0].Shutdown()
 	publish(200)
 	eventually(t, "all worked", func() bool { jobs, _ := seen.counts(); return jobs == 400 })
-	cancel()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -39,15 +39,12 @@ func TestE14_WrongSubjectsBecomeDeadLettersOnce(t *testing.T) {
 		}
 	}
 	s := newStrays(t, r)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	stop := start(s.Run)
 	eventually(t, "eight dead letters", func() bool { return len(r.deadLetters()) == 8 })
 	r.rawPublish(strayCases[0], nil, []byte("late"))
 	eventually(t, "the ninth", func() bool { return len(r.deadLetters()) == 9 })
 	stays(t, "nine", 300*time.Millisecond, func() bool { return len(r.deadLetters()) == 9 })
-	cancel()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]int)
