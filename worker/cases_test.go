@@ -27,6 +27,24 @@ func deliver(t *testing.T, p *workertest.Process, payload []byte) {
 	}
 }
 
+// startAndDeliver starts a worker and hands it the job, which it is to be done with.
+func startAndDeliver(t *testing.T, w workertest.World, payload []byte, change ...func(*worker.Options)) *workertest.Process {
+	t.Helper()
+	p := workertest.Start(t, w, nil, change...)
+	deliver(t, p, payload)
+	return p
+}
+
+// at acts where a worker passes the point.
+func at(point string, act func() error) *workertest.Faults {
+	return &workertest.Faults{At: func(passed string) error {
+		if passed == point {
+			return act()
+		}
+		return nil
+	}}
+}
+
 func stop(t *testing.T, p *workertest.Process) {
 	t.Helper()
 	if err := p.Stop(); err != nil {
@@ -44,6 +62,13 @@ func wantState(t *testing.T, o workertest.Outcome, state ledger.State, code stri
 	}
 }
 
+func wantRequests(t *testing.T, w workertest.World, key uuid.UUID, want int) {
+	t.Helper()
+	if n := len(w.Sent(key)); n != want {
+		t.Errorf("the bank saw %d requests, want %d", n, want)
+	}
+}
+
 // TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt: the partner key stays, and other terms forbid the second send.
 func TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt(t *testing.T) {
 	for name, rotate := range map[string]func(*fake.Client){
@@ -54,16 +79,13 @@ func TestB3_RotatedCredentialOrHostNeverSendsAgainInDoubt(t *testing.T) {
 			virtually(t, func(t *testing.T, w *world) {
 				key, payload := workertest.Order(t)
 				w.Script(key, workertest.Fails)
-				first := workertest.Start(t, w, nil)
-				deliver(t, first, payload)
+				first := startAndDeliver(t, w, payload)
 				stop(t, first)
 				rotate(&w.client)
 				second := workertest.Start(t, w, nil, lazily)
 				wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
 				stop(t, second)
-				if n := len(w.Sent(key)); n != 1 {
-					t.Errorf("the bank saw %d requests, want 1", n)
-				}
+				wantRequests(t, w, key, 1)
 				if n := w.bank.LookUps(key); n < 10 {
 					t.Errorf("%d look-ups, want them to go on until half of the window", n)
 				}
@@ -94,8 +116,7 @@ func TestB5_NewerBuildSendsTheOldBytesOrNothing(t *testing.T) {
 			virtually(t, func(t *testing.T, w *world) {
 				key, payload := workertest.Order(t)
 				w.Script(key, c.fault)
-				first := workertest.Start(t, w, nil)
-				deliver(t, first, payload)
+				first := startAndDeliver(t, w, payload)
 				stop(t, first)
 				c.build(&w.client)
 				second := workertest.Start(t, w, nil)
@@ -124,8 +145,7 @@ func TestB18_ReplyLostRetryAnsweredDuplicate(t *testing.T) {
 		key, payload := workertest.Order(t)
 		w.Script(key, workertest.LostReply, workertest.DuplicateSaid)
 		w.bank.ScriptLookUps(key, bankclient.Finding{Answer: bankclient.NotFound})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		o := workertest.AwaitEnd(t, w, key)
 		stop(t, p)
 		wantState(t, o, ledger.StateAuthorized, "")
@@ -141,8 +161,7 @@ func TestB19_InUseFor40Seconds(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{BookAfter: 40 * time.Second, After: time.Hour}, act(workertest.InUse), act(workertest.InUse))
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
 		stop(t, p)
 		workertest.CheckPromise(t, w, key)
@@ -154,8 +173,7 @@ func TestB23_StoredFailureParksAfterFiveReplays(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.Script(key, slices.Repeat([]workertest.Fault{workertest.StoredFailure}, 20)...)
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		o := workertest.AwaitEnd(t, w, key)
 		stop(t, p)
 		wantState(t, o, ledger.StateParked, "identical_replays")
@@ -229,9 +247,7 @@ func TestC3_FrozenPastItsLease(t *testing.T) {
 		}
 		stop(t, first)
 		stop(t, second)
-		if n := len(w.Sent(key)); n != 1 {
-			t.Errorf("the bank saw %d requests, want 1", n)
-		}
+		wantRequests(t, w, key, 1)
 		workertest.CheckPromise(t, w, key)
 	})
 }
@@ -273,8 +289,7 @@ func TestG9_RetryAfterHalfAnHourIsAScheduledAttempt(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.NotExecuted, RetryAfter: 1800 * time.Second}})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		workertest.AwaitEnd(t, w, key)
 		stop(t, p)
 		sent := w.Sent(key)

@@ -24,8 +24,7 @@ func TestNotBeforeIsWaitedFor(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotBefore = begin })
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
 		stop(t, p)
 		if at := w.Sent(key)[0].At; at.Before(begin) {
@@ -41,8 +40,7 @@ func TestNotBeforeIsWaitedFor_WhateverMakesItDue(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotBefore = begin })
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		for range 5 {
 			w.led.Edit(key, func(op *fake.Operation) { op.DueAt = time.Now() })
 			workertest.Eventually(t, time.Minute, "it was looked at", func() bool {
@@ -73,13 +71,10 @@ func TestNotAfterInDoubtIsLookedUpAndParked(t *testing.T) {
 			virtually(t, func(t *testing.T, w *world) {
 				key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(3 * time.Second).UTC().Truncate(time.Second) })
 				w.Script(key, c.fault)
-				p := workertest.Start(t, w, nil)
-				deliver(t, p, payload)
+				p := startAndDeliver(t, w, payload)
 				wantState(t, workertest.AwaitEnd(t, w, key), c.state, c.code)
 				stop(t, p)
-				if n := len(w.Sent(key)); n != 1 {
-					t.Errorf("the bank saw %d requests, want 1", n)
-				}
+				wantRequests(t, w, key, 1)
 				workertest.CheckPromise(t, w, key)
 			})
 		})
@@ -91,8 +86,7 @@ func TestNotAfterPassesBetweenRefusalAndRetry(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(2 * time.Second).UTC().Truncate(time.Second) })
 		w.Script(key, workertest.RateLimited)
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateCancelled, "expired")
 		stop(t, p)
 		workertest.CheckPromise(t, w, key)
@@ -105,12 +99,7 @@ func TestPoisonParksWithoutSend(t *testing.T) {
 		key, payload := workertest.Order(t)
 		var dead []*workertest.Process
 		for i, point := range []string{"after claim", "after claim_due", "after claim_due"} {
-			faults := &workertest.Faults{At: func(at string) error {
-				if at == point {
-					return workertest.ErrKilled
-				}
-				return nil
-			}}
+			faults := at(point, func() error { return workertest.ErrKilled })
 			p := workertest.Start(t, w, faults)
 			dead = append(dead, p)
 			if i == 0 {
@@ -139,9 +128,7 @@ func TestPoisonParksWithoutSend(t *testing.T) {
 		for _, p := range dead {
 			p.Bury()
 		}
-		if n := len(w.Sent(key)); n != 0 {
-			t.Errorf("the bank saw %d requests, want 0", n)
-		}
+		wantRequests(t, w, key, 0)
 		workertest.CheckPromise(t, w, key)
 	})
 }
@@ -150,8 +137,7 @@ func TestLocalCheckRefusesAndParks(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.client.Refuses = func(uuid.UUID) bool { return true }
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateParked, "local_check")
 		if o.InDoubt || len(w.Sent(key)) != 0 {
@@ -168,8 +154,7 @@ func TestParkedIsLookedUpDaily(t *testing.T) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{BookAfter: 50 * time.Hour, After: time.Hour})
 		w.client.Credential = "2026-11"
-		p := workertest.Start(t, w, nil, lazily)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload, lazily)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
 		parkedAfter := w.bank.LookUps(key)
 		workertest.Eventually(t, 4*24*time.Hour, "authorized", func() bool {
@@ -180,9 +165,7 @@ func TestParkedIsLookedUpDaily(t *testing.T) {
 		if n := w.bank.LookUps(key) - parkedAfter; n < 2 || n > 4 {
 			t.Errorf("%d look-ups while parked for some two days, want one a day", n)
 		}
-		if n := len(w.Sent(key)); n != 1 {
-			t.Errorf("the bank saw %d requests, want 1", n)
-		}
+		wantRequests(t, w, key, 1)
 		workertest.CheckPromise(t, w, key)
 	}, func(p *bankclient.Profile) { p.SerialisesDuplicates, p.LookUpConsistent = false, false })
 }
@@ -192,15 +175,8 @@ func TestLostClaimIsLookedUpFirst(t *testing.T) {
 	for _, booked := range []bool{true, false} {
 		virtually(t, func(t *testing.T, w *world) {
 			key, payload := workertest.Order(t)
-			d := workertest.NewDelivery(payload)
-			<-time.After(time.Minute)
-			if booked { // by the worker whose claim was lost
-				lost := w.client
-				pr, _ := lost.Prepare(key, 0, bankclient.Transfer{Amount: "49.00", Currency: "GBP"})
-				lost.Send(t.Context(), pr)
-			}
+			d := w.publishedBeforeARecovery(t, key, payload, booked)
 			already := len(w.Sent(key))
-			w.led.DoubtBefore = time.Now()
 			recovered := time.Now()
 			p := workertest.Start(t, w, nil)
 			p.Deliver(d)
@@ -225,8 +201,7 @@ func TestLookUpFollowsWhatAnAnswerNamed(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{Say: &bankclient.Result{Evidence: bankclient.Evidence{Status: 201, Location: "/v1/transfers/tr_1"}}})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
 		stop(t, p)
 		if trace := w.bank.Trace(key); trace != (bankclient.Trace{Location: "/v1/transfers/tr_1"}) {
@@ -246,12 +221,10 @@ func TestLeaseIsCountedOnAClockThatRunsThroughSuspend(t *testing.T) {
 			key, payload := workertest.Order(t)
 			var slept atomic.Int64
 			var once sync.Once
-			p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
-				if point == "after claim" {
-					once.Do(func() { slept.Store(int64(c.suspended)) })
-				}
+			p := workertest.Start(t, w, at("after claim", func() error {
+				once.Do(func() { slept.Store(int64(c.suspended)) })
 				return nil
-			}}, func(o *worker.Options) {
+			}), func(o *worker.Options) {
 				clock := o.Clock
 				o.Clock = func() time.Duration { return clock() + time.Duration(slept.Load()) }
 			})
@@ -278,14 +251,12 @@ func TestStopBetweenClaimAndSendHandsBack(t *testing.T) {
 		key, payload := workertest.Order(t)
 		var first *workertest.Process
 		ready := make(chan struct{})
-		first = workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
-			if point == "after claim" {
-				<-ready
-				first.Signal()
-				<-time.After(time.Second)
-			}
+		first = workertest.Start(t, w, at("after claim", func() error {
+			<-ready
+			first.Signal()
+			<-time.After(time.Second)
 			return nil
-		}})
+		}))
 		close(ready)
 		deliver(t, first, payload)
 		if err := first.Wait(); err != nil {
@@ -308,8 +279,7 @@ func TestOurLimitStoredUnderTheKeyRaisesTheEpoch(t *testing.T) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{NoBooking: true, Store: true, Say: &bankclient.Result{Verdict: bankclient.Rejected, Authoritative: true,
 			Cause: bankclient.CauseOurLimits, Code: "daily_limit"}})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		op, _ := w.led.Look(key)
 		if op.State != ledger.StateOpen || op.Epoch != 1 || op.InDoubt || w.led.Pauses()["partner/fake"] != "our_limits" {
 			t.Errorf("state %s, epoch %d, in doubt %v, pauses %v", op.State, op.Epoch, op.InDoubt, w.led.Pauses())
@@ -332,8 +302,7 @@ func TestMismatchPausesThePartner(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.Script(key, workertest.Disagrees)
-		p := workertest.Start(t, w, nil, lazily)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload, lazily)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateParked, "mismatch")
 		if w.led.Pauses()["partner/fake"] != "mismatch" {
@@ -390,8 +359,7 @@ func TestVerdictsReachTheBreaker(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.Script(key, workertest.RateLimited)
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		workertest.AwaitEnd(t, w, key)
 		stop(t, p)
 		reported := w.gates[0].Reported
@@ -430,19 +398,15 @@ func TestGraceRunsOut(t *testing.T) {
 func TestNotAfterPassesBetweenClaimAndSend(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.OrderWith(t, func(j *job.Job) { j.NotAfter = time.Now().Add(3 * time.Second).UTC().Truncate(time.Second) })
-		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
-			if point == "after claim" {
-				<-time.After(5 * time.Second)
-			}
+		p := workertest.Start(t, w, at("after claim", func() error {
+			<-time.After(5 * time.Second)
 			return nil
-		}})
+		}))
 		deliver(t, p, payload)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateCancelled, "expired")
 		stop(t, p)
-		if n := len(w.Sent(key)); n != 0 {
-			t.Errorf("the bank saw %d requests after not_after", n)
-		}
+		wantRequests(t, w, key, 0)
 		workertest.CheckPromise(t, w, key)
 	})
 }
@@ -452,8 +416,7 @@ func TestRejectionWithoutACodeIsRecorded(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.Rejected}})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateRejected, "rejected")
 		stop(t, p)
@@ -466,13 +429,13 @@ func TestC7_RecordIsTriedAgainUnderItsClaim(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		failures := 2
-		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
-			if point == "before record" && failures > 0 {
-				failures--
-				return errors.New("serialization failure")
+		p := workertest.Start(t, w, at("before record", func() error {
+			if failures == 0 {
+				return nil
 			}
-			return nil
-		}})
+			failures--
+			return errors.New("serialization failure")
+		}))
 		deliver(t, p, payload)
 		o, _ := w.Outcome(key)
 		wantState(t, o, ledger.StateAuthorized, "")
@@ -490,8 +453,7 @@ func TestOurFundsAsARejectionIsNotTheCustomers(t *testing.T) {
 		key, payload := workertest.Order(t)
 		w.bank.Script(key, fake.Act{NoBooking: true, Say: &bankclient.Result{Verdict: bankclient.Rejected, Cause: bankclient.CauseOurFunds,
 			Code: "insufficient_funds"}})
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		op, _ := w.led.Look(key)
 		if op.State != ledger.StateOpen || op.Epoch != 0 || op.InDoubt || w.led.Pauses()["partner/fake"] != "our_funds" {
 			t.Errorf("state %s, epoch %d, in doubt %v, pauses %v", op.State, op.Epoch, op.InDoubt, w.led.Pauses())
@@ -566,8 +528,7 @@ func TestUnreadablePayloadParksAndKeepsTheDoubt(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		key, payload := workertest.Order(t)
 		w.Script(key, workertest.Fails)
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		w.led.Edit(key, func(op *fake.Operation) { op.Wish.Payload = []byte("{}") })
 		o := workertest.AwaitEnd(t, w, key)
 		stop(t, p)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/paidonce/paidonce/bankclient"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker"
@@ -43,11 +42,9 @@ func TestPolicyTightenedAfterTheOutcome(t *testing.T) {
 				key, payload := workertest.Order(t)
 				_, other := workertest.OrderWith(t, func(j *job.Job) { j.Key, j.Amount.Minor = key, 4901 })
 				_, fresh := workertest.Order(t)
-				p := workertest.Start(t, w, nil)
-				deliver(t, p, payload)
+				p := startAndDeliver(t, w, payload)
 				stop(t, p)
-				p = workertest.Start(t, w, nil, tighten)
-				deliver(t, p, payload)
+				p = startAndDeliver(t, w, payload, tighten)
 				for payload, how := range map[string]string{string(other): "dead:key_reused", string(fresh): "dead:invalid"} {
 					if name == "route" && how == "dead:invalid" {
 						how = "dead:unknown_route"
@@ -71,12 +68,7 @@ func TestPolicyTightenedAfterTheOutcome(t *testing.T) {
 func TestPolicyIsNotJudgedWithoutTheLedger(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {
 		_, payload := workertest.Order(t)
-		p := workertest.Start(t, w, &workertest.Faults{At: func(point string) error {
-			if point == "before claim" {
-				return errors.New("away")
-			}
-			return nil
-		}}, atMostOnePound)
+		p := workertest.Start(t, w, at("before claim", func() error { return errors.New("away") }), atMostOnePound)
 		d := workertest.NewDelivery(payload)
 		p.Deliver(d)
 		if d.How() != "retry" || d.Delay == 0 {
@@ -91,15 +83,8 @@ func TestRefusedJobOlderThanARecoveryIsLookedUp(t *testing.T) {
 	for _, booked := range []bool{true, false} {
 		virtually(t, func(t *testing.T, w *world) {
 			key, payload := workertest.Order(t)
-			d := workertest.NewDelivery(payload)
-			<-time.After(time.Minute)
-			if booked { // by the worker whose claim was lost
-				lost := w.client
-				pr, _ := lost.Prepare(key, 0, bankclient.Transfer{Amount: "49.00", Currency: "GBP"})
-				lost.Send(t.Context(), pr)
-			}
+			d := w.publishedBeforeARecovery(t, key, payload, booked)
 			already := len(w.Sent(key))
-			w.led.DoubtBefore = time.Now()
 			p := workertest.Start(t, w, nil, atMostOnePound)
 			p.Deliver(d)
 			if d.How() != "done" {
@@ -156,20 +141,16 @@ func TestPolicyTightenedBeforeTheOutcome(t *testing.T) {
 			virtually(t, func(t *testing.T, w *world) {
 				key, payload := workertest.Order(t)
 				w.Script(key, c.fault)
-				p := workertest.Start(t, w, nil)
-				deliver(t, p, payload)
+				p := startAndDeliver(t, w, payload)
 				stop(t, p)
-				p = workertest.Start(t, w, nil, atMostOnePound)
-				deliver(t, p, payload)
+				p = startAndDeliver(t, w, payload, atMostOnePound)
 				o := workertest.AwaitEnd(t, w, key)
 				wantState(t, o, c.state, c.code)
 				if c.fault == workertest.Fails && !o.InDoubt {
 					t.Error("an attempt that was not cleared was parked as if nothing had been sent")
 				}
 				stop(t, p)
-				if n := len(w.Sent(key)); n != 1 {
-					t.Errorf("the bank saw %d requests, want the one from before", n)
-				}
+				wantRequests(t, w, key, 1)
 				workertest.CheckPromise(t, w, key)
 			})
 		})
@@ -190,9 +171,7 @@ func TestPolicyStopsBeforeTheFirstSend(t *testing.T) {
 		deliver(t, p, payload) // its own message: the ledger owns it, and the sweep judges it
 		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "amount_over_limit")
 		stop(t, p)
-		if n := len(w.Sent(key)); n != 0 {
-			t.Errorf("the bank saw %d requests above the limit", n)
-		}
+		wantRequests(t, w, key, 0)
 	})
 }
 
@@ -204,8 +183,7 @@ func TestStraysAreJudgedByTheLedger(t *testing.T) {
 		lost, old := workertest.Order(t)
 		_, fresh := workertest.Order(t)
 		before := time.Now()
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		stop(t, p)
 		<-time.After(time.Minute)
 		w.led.DoubtBefore = time.Now()

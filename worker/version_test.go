@@ -52,8 +52,7 @@ func TestOlderFingerprintIsComparedUnderItsOwnVersion(t *testing.T) {
 		_, other := workertest.OrderWith(t, func(j *job.Job) { j.Key, j.Amount.Minor = finished, 4901 })
 		open, recorded := workertest.Order(t)
 		unknown, ahead := workertest.Order(t)
-		p := workertest.Start(t, w, nil)
-		deliver(t, p, payload)
+		p := startAndDeliver(t, w, payload)
 		stop(t, p)
 		add := func(key uuid.UUID, payload []byte, version int16) {
 			j, err := job.Decode(workertest.SourceName, workertest.RouteName, payload)

@@ -82,6 +82,21 @@ func (w *world) Options() worker.Options {
 	}}
 }
 
+// publishedBeforeARecovery is the delivery of a job that is older than the last recovery of the ledger. If it is booked, then by a worker whose
+// claim was lost.
+func (w *world) publishedBeforeARecovery(t *testing.T, key uuid.UUID, payload []byte, booked bool) *workertest.Delivery {
+	t.Helper()
+	d := workertest.NewDelivery(payload)
+	<-time.After(time.Minute)
+	if booked {
+		lost := w.client
+		pr, _ := lost.Prepare(key, 0, bankclient.Transfer{Amount: "49.00", Currency: "GBP"})
+		lost.Send(t.Context(), pr)
+	}
+	w.led.DoubtBefore = time.Now()
+	return d
+}
+
 func (w *world) Script(key uuid.UUID, faults ...workertest.Fault) {
 	for _, f := range faults {
 		w.bank.Script(key, act(f))
