@@ -135,10 +135,12 @@ type Filter struct {
 	Source  string
 	Route   string
 	Partner string
-	InDoubt bool  // only those in doubt
-	ByRisk  bool  // in doubt first, then by currency the larger amount, then what was sent first; no pages
-	Before  int64 // page: only operations older than this cursor; 0 = newest first
-	Limit   int   // default 100
+	InDoubt bool      // only those in doubt
+	Since   time.Time // only those that were recorded since then; zero = all
+	ByRisk  bool      // unfinished ones alone: in doubt first, then by currency the larger amount, then what was sent first; no pages
+	Before  int64     // page: only operations older than this cursor; 0 = newest first
+	Limit   int       // default 100
+	Reach   int64     // look through about so many operations for finished ones, then give up the page as it is; 0 = all that there are
 }
 
 // listWindow is how many internal ids one query of a list reads through, so that none takes long, however rare is what is asked for.
@@ -146,25 +148,28 @@ const listWindow = 100_000
 
 // List returns operations newest first, and the cursor of the next page (0 = no more). Unfinished ones are found through what is due, so
 // that finding ten parked operations among millions stays cheap. Others are looked for backwards, a window after the other, until the page is
-// full or ctx ends: a filter that hardly anything passes reads the whole ledger.
+// full, all that Reach allows was looked through (then the page may be short and has a cursor), or ctx ends.
 func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 	f.Limit = orElse(f.Limit, 100)
-	if onlyUnfinished(f) || f.ByRisk {
+	if onlyUnfinished(f) {
 		list, last, err := l.listBetween(ctx, f, 0, orElse(f.Before, math.MaxInt64))
 		if len(list) < f.Limit || f.ByRisk {
 			last = 0
 		}
 		return list, last, err
 	}
-	before := f.Before
-	if before == 0 {
-		if err := l.pool.QueryRow(ctx, `SELECT coalesce(max(id), 0) + 1 FROM operations`).Scan(&before); err != nil {
-			return nil, 0, fmt.Errorf("list operations: %w", err)
-		}
+	before, first, err := l.listBounds(ctx, f)
+	if err != nil {
+		return nil, 0, err
 	}
+	reach := orElse(f.Reach, math.MaxInt64)
 	var list []Summary
-	for limit := f.Limit; before > 1; before -= listWindow {
-		part, last, err := l.listBetween(ctx, f, before-listWindow, before)
+	for limit := f.Limit; before > first; {
+		if reach <= 0 {
+			return list, before, nil
+		}
+		from := before - min(listWindow, reach, before-first)
+		part, last, err := l.listBetween(ctx, f, from, before)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -172,8 +177,40 @@ func (l *Ledger) List(ctx context.Context, f Filter) ([]Summary, int64, error) {
 			return list, last, nil
 		}
 		f.Limit = limit - len(list)
+		before, reach = from, reach-(before-from)
 	}
 	return list, 0, nil
+}
+
+// sinceSlack is how much later than its internal id an operation may say that it was recorded: transactions take time, and clocks are set.
+const sinceSlack = time.Hour
+
+// listBounds gives the internal ids between which a list is looked for: below before, and from first on. Ids are given out in the order of time,
+// so that where a time begins is found by halving.
+func (l *Ledger) listBounds(ctx context.Context, f Filter) (before, first int64, err error) {
+	if before, first = f.Before, 1; before == 0 {
+		if err := l.pool.QueryRow(ctx, `SELECT coalesce(max(id), 0) + 1 FROM operations`).Scan(&before); err != nil {
+			return 0, 0, fmt.Errorf("list operations: %w", err)
+		}
+	}
+	if f.Since.IsZero() {
+		return before, first, nil
+	}
+	for high := before; first < high; {
+		middle := first + (high-first)/2
+		var younger bool
+		err := l.pool.QueryRow(ctx, `SELECT coalesce((SELECT created_at >= $2 FROM operations WHERE id >= $1 ORDER BY id LIMIT 1), true)`,
+			middle, f.Since.Add(-sinceSlack)).Scan(&younger)
+		if err != nil {
+			return 0, 0, fmt.Errorf("list operations: %w", err)
+		}
+		if younger {
+			high = middle
+		} else {
+			first = middle + 1
+		}
+	}
+	return before, first, nil
 }
 
 // listBetween reads those with internal ids from one on and below another, and gives the last one's.
@@ -190,10 +227,15 @@ func (l *Ledger) listBetween(ctx context.Context, f Filter, from, before int64) 
 	for i, s := range f.States {
 		states[i] = string(s)
 	}
+	var since *time.Time
+	if !f.Since.IsZero() {
+		since = &f.Since
+	}
 	rows, err := l.pool.Query(ctx, `SELECT o.id, `+summaryColumns+` FROM operations o `+join+` due d ON d.operation_id = o.id
 		WHERE ($1::text[] IS NULL OR cardinality($1) = 0 OR o.state::text = ANY($1)) AND ($2 = '' OR o.source = $2) AND ($3 = '' OR o.route = $3)
 		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND o.id >= $6::int8 AND o.id < $7::int8
-		ORDER BY `+order+` LIMIT $8`, states, f.Source, f.Route, f.Partner, f.InDoubt, from, before, f.Limit)
+		  AND ($9::timestamptz IS NULL OR o.created_at >= $9)
+		ORDER BY `+order+` LIMIT $8`, states, f.Source, f.Route, f.Partner, f.InDoubt, from, before, f.Limit, since)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list operations: %w", err)
 	}
@@ -212,7 +254,7 @@ func (l *Ledger) listBetween(ctx context.Context, f Filter, from, before int64) 
 }
 
 func onlyUnfinished(f Filter) bool {
-	if f.InDoubt {
+	if f.InDoubt || f.ByRisk {
 		return true
 	}
 	for _, s := range f.States {

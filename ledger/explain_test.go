@@ -168,6 +168,66 @@ func TestList_LooksThroughWindowsUntilThePageIsFull(t *testing.T) {
 	}
 }
 
+// TestList_ReachesSoFarAndSaysWhereToGoOn: a filter that nothing passes looks through no more than it may, and nothing is left out on the way.
+func TestList_ReachesSoFarAndSaysWhereToGoOn(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	noErrors(t, db.Claim(context.Background(), newWishes(7)))
+	var cursors []int64
+	for f := (ledger.Filter{Source: "nobody", Reach: 3}); ; {
+		list, next, err := db.List(context.Background(), f)
+		if err != nil || len(list) != 0 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if next == 0 {
+			break
+		}
+		cursors = append(cursors, next)
+		f.Before = next
+	}
+	if want := []int64{5, 2}; !slices.Equal(cursors, want) { // of ids 7 to 1
+		t.Errorf("went on at %v, want %v", cursors, want)
+	}
+	list, next, err := db.List(context.Background(), ledger.Filter{Source: "wallet", Reach: 3})
+	if err != nil || len(list) != 3 || next != 5 {
+		t.Errorf("a short page: %d, next %d, %v", len(list), next, err)
+	}
+}
+
+// TestList_SinceIsFoundByHalving: what is older is not looked through, and what was recorded out of order within an hour is still found.
+func TestList_SinceIsFoundByHalving(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	var keys []uuid.UUID
+	for i := range 6 {
+		w := newWish()
+		keys = append(keys, w.Key)
+		mustClaim(t, db.Ledger, w)
+		db.exec(`SELECT setval('operations_id_seq', $1)`, 1+int64(i)*130_000)
+	}
+	db.exec(`ALTER TABLE operations DISABLE TRIGGER USER`)
+	for i, minutes := range []int{6000, 5000, 20, 4000, 15, 30} {
+		db.exec(`UPDATE operations SET created_at = now() - $2 * interval '1 minute' WHERE key = $1`, keys[i], minutes)
+	}
+	for _, c := range []struct {
+		since time.Duration
+		want  []uuid.UUID
+	}{
+		{25 * time.Minute, []uuid.UUID{keys[4]}}, // keys[2] stands before one that is days older: no time that a transaction takes
+		{35 * time.Minute, []uuid.UUID{keys[5], keys[4]}},
+		{5500 * time.Minute, []uuid.UUID{keys[5], keys[4], keys[3], keys[2], keys[1]}},
+		{9000 * time.Minute, []uuid.UUID{keys[5], keys[4], keys[3], keys[2], keys[1], keys[0]}},
+		{10 * time.Second, nil},
+	} {
+		list, next, err := db.List(context.Background(), ledger.Filter{Since: time.Now().Add(-c.since)})
+		var got []uuid.UUID
+		for _, s := range list {
+			got = append(got, s.Key)
+		}
+		if err != nil || next != 0 || !slices.Equal(got, c.want) {
+			t.Errorf("since %s: %v, next %d, %v; want %v", c.since, got, next, err, c.want)
+		}
+	}
+}
+
 func TestGauges_CountByHand(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	wishes := newWishes(6)

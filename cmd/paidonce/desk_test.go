@@ -328,3 +328,41 @@ func TestOperatorsCommands(t *testing.T) {
 		t.Errorf("under the worker's role in the database: %+v", got)
 	}
 }
+
+// TestOpsList_IsBounded: what is not finished is found at once; for the rest so many are looked through, and the end says where to go on.
+func TestOpsList_IsBounded(t *testing.T) {
+	o := newOffice(t)
+	var keys []string
+	for range 3 {
+		keys = append(keys, o.operation(untouched))
+	}
+	ended := o.operation(func(c ledger.Claim) ledger.Record { return ledger.Reject(c, "account_closed") })
+	short := o.as("vera", "ops", "list", "--state", "cancelled", "--reach", "2")
+	if short.code != cli.OK || short.out != "" || !strings.Contains(short.errors, "looked through 2 operations: go on with --before 3, or through all of them with --all") {
+		t.Errorf("%+v", short)
+	}
+	if rest := o.as("vera", "ops", "list", "--state", "cancelled", "--reach", "2", "--before", "3"); rest.code != cli.OK || strings.Contains(rest.errors, "go on") {
+		t.Errorf("%+v", rest)
+	}
+	if all := o.okAs("vera", "ops", "list", "--all", "--limit", "1", "-o", "csv"); strings.Count(all, "\n") != 5 || strings.Count(all, "key,state") != 1 {
+		t.Errorf("every page:\n%s", all)
+	}
+	if none := o.okAs("vera", "ops", "list", "--all", "--source", "nobody", "-o", "csv"); strings.Count(none, "\n") != 1 {
+		t.Errorf("of nothing:\n%s", none)
+	}
+	if page := o.as("vera", "ops", "list", "--limit", "2", "-o", "jsonl"); strings.Count(page.out, "\n") != 2 || !strings.Contains(page.errors, "there are more: --before 3") {
+		t.Errorf("a page: %+v", page)
+	}
+	risk := o.okAs("vera", "ops", "list", "--sort", "risk", "-o", "jsonl")
+	has(t, risk, keys...)
+	if strings.Contains(risk, ended) {
+		t.Errorf("what is finished is at no risk:\n%s", risk)
+	}
+	if got := o.as("vera", "ops", "list", "--sort", "risk", "--state", "rejected"); got.code != cli.Usage {
+		t.Errorf("%+v", got)
+	}
+	has(t, o.okAs("vera", "ops", "list", "--state", "rejected", "--since", "1h", "-o", "csv"), ended)
+	if got := o.okAs("vera", "ops", "list", "--since", "2100-01-01T00:00:00Z", "-o", "json"); got != "[]\n" {
+		t.Errorf("since then: %s", got)
+	}
+}

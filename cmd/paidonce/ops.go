@@ -83,9 +83,14 @@ type listFlags struct {
 	filter ledger.Filter
 	states []string
 	sort   string
+	since  string
+	reach  int64
 	all    bool
 	reveal *reveal
 }
+
+// listStep is how many operations are looked through at a time, so that there is progress to tell of. A cold disk gives some 80,000 a second.
+const listStep = 100_000
 
 func (s *session) opsList() *cobra.Command {
 	f := &listFlags{}
@@ -93,9 +98,11 @@ func (s *session) opsList() *cobra.Command {
 		Use:   "list",
 		Short: "List operations: the newest first, parked ones by the money at risk",
 		Long: "Lists operations, the newest first. With --sort risk, which is how parked ones alone are listed: what is in doubt first, then the larger\n" +
-			"amount of each currency, then what has less of its key's window left (while it is open, the partner knows the operation by its key).",
+			"amount of each currency, then what has less of its key's window left (while it is open, the partner knows the operation by its key).\n" +
+			"Unfinished operations are found at once, however many there are. For others the ledger is looked through, the newest first and so far as\n" +
+			"--reach says; a page that is not full by then ends with the cursor to go on with. --since is the quick way to what is new.",
 		Example: "  paidonce ops list --state parked\n  paidonce ops list --in-doubt --partner northbank --sort risk\n" +
-			"  paidonce ops list --source wallet --limit 1000 -o csv\n  paidonce ops list --all -o jsonl",
+			"  paidonce ops list --state rejected --since 24h\n  paidonce ops list --source wallet --limit 1000 -o csv\n  paidonce ops list --all -o jsonl",
 		Args: noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
 			if err := f.complete(); err != nil {
@@ -113,10 +120,12 @@ func (s *session) opsList() *cobra.Command {
 	flags.StringVar(&f.filter.Route, "route", "", "only this route")
 	flags.StringVar(&f.filter.Partner, "partner", "", "only this partner")
 	flags.BoolVar(&f.filter.InDoubt, "in-doubt", false, "only those in doubt")
+	flags.StringVar(&f.since, "since", "", "only those recorded since this time, or in the last of this long: 2026-11-30T12:00:00Z, 24h")
+	flags.Int64Var(&f.reach, "reach", 1_000_000, "how many operations to look through for one page")
 	flags.IntVar(&f.filter.Limit, "limit", 100, "most operations of one page")
 	flags.Int64Var(&f.filter.Before, "before", 0, "the cursor that the page before printed")
 	flags.StringVar(&f.sort, "sort", "", "newest or risk (default: risk for parked ones alone, else newest)")
-	flags.BoolVar(&f.all, "all", false, "every page")
+	flags.BoolVar(&f.all, "all", false, "every page, however long it takes")
 	f.reveal = s.revealFlags(command, "show debtor accounts in full")
 	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(knownStates(), cobra.ShellCompDirectiveNoFileComp)))
 	s.must(command.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{sortNewest, sortRisk}, cobra.ShellCompDirectiveNoFileComp)))
@@ -134,6 +143,13 @@ func (f *listFlags) complete() error {
 	if f.filter.Limit < 1 || f.filter.Before < 0 {
 		return cli.Exit(cli.Usage, errors.New("--limit must be at least 1, and --before a cursor that was printed"))
 	}
+	if f.reach < 1 {
+		return cli.Exit(cli.Usage, errors.New("--reach must be at least 1"))
+	}
+	var err error
+	if f.filter.Since, err = timeFlag("since", f.since); err != nil {
+		return err
+	}
 	switch f.sort {
 	case "":
 		f.filter.ByRisk = slices.Equal(f.states, []string{string(ledger.StateParked)}) && f.filter.Before == 0
@@ -142,6 +158,9 @@ func (f *listFlags) complete() error {
 	case sortNewest:
 	default:
 		return cli.Exit(cli.Usage, fmt.Errorf("--sort %s: there are %s, %s", f.sort, sortNewest, sortRisk))
+	}
+	if f.filter.ByRisk && slices.ContainsFunc(f.filter.States, ledger.State.Finished) {
+		return cli.Exit(cli.Usage, errors.New("--sort risk is for what is not finished: open, claimed, parked"))
 	}
 	if f.filter.ByRisk && f.filter.Before > 0 {
 		return cli.Exit(cli.Usage, errors.New("--sort risk has no pages: raise --limit, or list all with --all"))
@@ -152,41 +171,99 @@ func (f *listFlags) complete() error {
 	return nil
 }
 
+// listing is what `ops list` has found so far.
+type listing struct {
+	s       *session
+	c       *config.Config
+	f       *listFlags
+	rows    []operationRow
+	printed int
+	risk    map[string]int64
+}
+
 func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledger.Ledger, f *listFlags) error {
-	rows := []operationRow{}
-	risk := map[string]int64{}
-	for {
-		page, next, err := l.List(ctx, f.filter)
+	out := &listing{s: s, c: c, f: f, rows: []operationRow{}, risk: map[string]int64{}}
+	bar := cli.NewBar(s.stderr, "looked through")
+	defer bar.End()
+	limit, filter := f.filter.Limit, f.filter
+	for looked := int64(0); ; {
+		if filter.Reach = listStep; !f.all {
+			filter.Reach = min(listStep, f.reach-looked)
+		}
+		page, next, err := l.List(ctx, filter)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		for _, o := range page {
-			if sum, err := o.Amount.Add(money.Amount{Minor: risk[o.Amount.Currency], Currency: o.Amount.Currency}); o.InDoubt && err == nil {
-				risk[o.Amount.Currency] = sum.Minor
-			}
-			row := operationRowOf(o, f.reveal.wanted)
-			row.WindowLeft = windowLeft(c, o, now)
-			rows = append(rows, row)
+		if err := out.add(page); err != nil {
+			return err
 		}
-		if f.filter.ByRisk && len(page) == f.filter.Limit {
-			s.say("there may be more: raise --limit, or list all with --all")
+		if len(page) < filter.Limit {
+			looked += filter.Reach
+			bar.Update(looked, reachOf(f, looked, next))
 		}
-		if next == 0 || f.filter.ByRisk {
+		if filter.Before = next; next == 0 {
 			break
 		}
 		if !f.all {
-			s.say("there are more: --before %d", next)
-			break
+			if filter.Limit -= len(page); filter.Limit == 0 {
+				bar.End()
+				s.say("there are more: --before %d", next)
+				break
+			}
+			if looked >= f.reach {
+				bar.End()
+				s.say("looked through %s operations: go on with --before %d, or through all of them with --all", cli.Thousands(looked), next)
+				break
+			}
 		}
-		f.filter.Before = next
 	}
-	for _, currency := range slices.Sorted(maps.Keys(risk)) {
+	bar.End()
+	if f.filter.ByRisk && out.printed+len(out.rows) == limit {
+		s.say("there may be more: raise --limit, or list all with --all")
+	}
+	for _, currency := range slices.Sorted(maps.Keys(out.risk)) {
 		if f.filter.ByRisk {
-			s.say("in doubt, of those listed: %s", money.Amount{Minor: risk[currency], Currency: currency})
+			s.say("in doubt, of those listed: %s", money.Amount{Minor: out.risk[currency], Currency: currency})
 		}
 	}
-	return cli.List(s.printer(), operationTable(rows...))
+	return out.end()
+}
+
+// reachOf is how many operations there are to look through at most.
+func reachOf(f *listFlags, looked, next int64) int64 {
+	if all := looked + max(0, next-1); f.all || all < f.reach {
+		return all
+	}
+	return f.reach
+}
+
+// add takes a page. Lists for machines are printed as they are found, so that no ledger is too large for them.
+func (o *listing) add(page []ledger.Summary) error {
+	now := time.Now()
+	for _, one := range page {
+		if sum, err := one.Amount.Add(money.Amount{Minor: o.risk[one.Amount.Currency], Currency: one.Amount.Currency}); one.InDoubt && err == nil {
+			o.risk[one.Amount.Currency] = sum.Minor
+		}
+		row := operationRowOf(one, o.f.reveal.wanted)
+		row.WindowLeft = windowLeft(o.c, one, now)
+		o.rows = append(o.rows, row)
+	}
+	if format := o.s.printer().Format; format != cli.FormatJSONL && format != cli.FormatCSV || len(o.rows) == 0 {
+		return nil
+	}
+	return o.end()
+}
+
+// end prints what was not printed.
+func (o *listing) end() error {
+	p := o.s.printer()
+	if p.Headless = o.printed > 0; p.Headless && len(o.rows) == 0 {
+		return nil
+	}
+	o.printed += len(o.rows)
+	err := cli.List(p, operationTable(o.rows...))
+	o.rows = o.rows[:0]
+	return err
 }
 
 // windowLeft is how long the partner still knows an unfinished operation by its key; "" where that is not known or does not matter.

@@ -45,6 +45,8 @@ type Printer struct {
 	Aside  io.Writer // what is no data, as that a table has no rows. Default: not said
 	Format Format
 	Color  bool
+
+	Headless bool // CSV goes on with what was written before: no header
 }
 
 // Colored reports whether out is a terminal that wants colour.
@@ -83,7 +85,7 @@ func List[T any](p Printer, t Table[T]) error {
 		}
 		return nil
 	case FormatCSV:
-		return writeCSV(p.Out, t)
+		return writeCSV(p, t)
 	default:
 		return writeTable(p, t)
 	}
@@ -123,10 +125,12 @@ func writeJSON(out io.Writer, v any, indent bool) error {
 }
 
 // writeCSV writes for machines: cells as they are, one header.
-func writeCSV[T any](out io.Writer, t Table[T]) error {
-	w := csv.NewWriter(out)
-	if err := w.Write(t.Columns); err != nil {
-		return err
+func writeCSV[T any](p Printer, t Table[T]) error {
+	w := csv.NewWriter(p.Out)
+	if !p.Headless {
+		if err := w.Write(t.Columns); err != nil {
+			return err
+		}
 	}
 	for _, row := range t.Rows {
 		if err := w.Write(t.Cells(row)); err != nil {
