@@ -363,3 +363,38 @@ func TestReplay_AForgedPlanIsRefused(t *testing.T) {
 		t.Errorf("a forged plan: %v", err)
 	}
 }
+
+// A job that comes again after the broker's duplicate window, its letter stored and its termination lost, is a second letter: the plan counts it, and
+// its money, as a duplicate of the first, and one of them is paid. Two of what is no job are corrected once.
+func TestPlan_TheSameJobBuriedTwiceIsOneWithdrawal(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	key, broken := job.NewKey(), payload(job.NewKey(), "49.00", "49.0")
+	for range 2 { // with the same sequence of the job
+		w.bury(letter{payload: payload(key)})
+	}
+	for range 2 {
+		w.bury(letter{payload: broken})
+	}
+	p := w.freeze(dead.Filter{})
+	got := fmt.Sprint(p.Classes)
+	if want := "[{replayable 1 [{GBP 4900}] 0} {malformed 2 [] 2} {duplicate 1 [{GBP 4900}] 0}]"; got != want {
+		t.Errorf("classes %s, want %s", got, want)
+	}
+	act, done, err := w.replay(p)
+	w.must(err)
+	if done.Outcome != "done" || act.Tally.Published != 1 {
+		t.Errorf("replay: %+v, %+v", done, act.Tally)
+	}
+	// While its replay is under way, and after it, nobody replays the other one.
+	if act, done, err = w.replay(w.freeze(dead.Filter{From: 2, To: 2})); err != nil || done.Outcome != "no_effect" || act.Tally.Published != 0 {
+		t.Errorf("the other one: %+v, %+v, %v", done, act.Tally, err)
+	}
+	w.eachOnce([]uuid.UUID{key})
+	if p := w.freeze(dead.Filter{From: 2, To: 2}); len(p.Classes) != 1 || p.Classes[0].Class != dead.ClassFinished {
+		t.Errorf("once it is paid: %+v", p.Classes)
+	}
+	if _, err := w.agreed(w.correct(3, set("amount", "49.00"))); err != nil {
+		t.Error(err)
+	}
+	w.refusedAs("the twin", w.correct(4, set("amount", "49.00")), "corrected")
+}
