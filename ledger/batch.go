@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -87,14 +88,60 @@ func (l *Ledger) bound(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, l.opt.StatementTimeout+silence)
 }
 
-// inOneTrip sends statements as one pipelined implicit transaction: setLimits, then what queue adds; read gets their results in order.
+// errCrossed says that what came, if anything, is not the reply to what was asked. A middlebox that repeats bytes inside a connection without TLS
+// makes the server answer twice, and the second answer would be taken for that of the next request: another's operation for ours.
+var errCrossed = errors.New("no reply to what was asked")
+
+// inOneTrip sends statements as one pipelined implicit transaction: setLimits, then what queue adds; read gets their results in order. A
+// connection on which replies are crossed is closed, and nothing of the crossed reply is read.
 func (l *Ledger) inOneTrip(ctx context.Context, queue func(*pgx.Batch)) error {
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
 	b := &pgx.Batch{}
-	b.Queue(setLimits, l.limits...)
+	l.queueLimits(b)
 	queue(b)
-	return l.pool.SendBatch(ctx, b).Close()
+	err = conn.SendBatch(ctx, b).Close()
+	return hangUpCrossed(ctx, conn.Conn(), err)
+}
+
+// queueLimits queues setLimits, whose reply says to which trip it belongs.
+func (l *Ledger) queueLimits(b *pgx.Batch) {
+	trip := l.trips.Add(1)
+	b.Queue(setLimits, l.limits[0], l.limits[1], trip).QueryRow(func(row pgx.Row) error { return ownReply(row, trip) })
+}
+
+// limit is queueLimits in a transaction of several trips.
+func (l *Ledger) limit(ctx context.Context, tx pgx.Tx) error {
+	trip := l.trips.Add(1)
+	err := ownReply(tx.QueryRow(ctx, setLimits, l.limits[0], l.limits[1], trip), trip)
+	return hangUpCrossed(ctx, tx.Conn(), err)
+}
+
+func ownReply(row pgx.Row, trip int64) error {
+	var told int64
+	err := row.Scan(&told, nil, nil, nil, nil, nil, nil)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil && told == trip:
+		return nil
+	case err == nil:
+		return errCrossed
+	case errors.As(err, &refused):
+		return err
+	}
+	return fmt.Errorf("%w: %w", errCrossed, err) // of another shape, or none
+}
+
+func hangUpCrossed(ctx context.Context, conn *pgx.Conn, err error) error {
+	if errors.Is(err, errCrossed) {
+		_ = conn.Close(ctx) // nobody uses it again
+	}
+	return err
 }
 
 // uuids is a column of keys or tokens. pgx knows []uuid.UUID only by reflection and through its text, which costs twenty times as much.

@@ -55,7 +55,7 @@ func (l *Ledger) acceptBulkOnce(ctx context.Context, bulk Bulk) (rows []BulkRow,
 	ctx, cancel := context.WithTimeout(ctx, 4*(l.opt.StatementTimeout+silence))
 	defer cancel()
 	err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, setLimits, l.limits...); err != nil {
+		if err := l.limit(ctx, tx); err != nil {
 			return err
 		}
 		if bulk.Before != nil {

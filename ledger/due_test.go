@@ -468,7 +468,7 @@ func mustClaimInDoubt(t *testing.T, db *database, w ledger.Wish, inDoubt bool) l
 
 func TestRecover_JobsPublishedBeforeAreClaimedInDoubtWithoutAnAttempt(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
-	db.move(`doubt_before = now()`)
+	db.move(`doubt_before = date_trunc('milliseconds', now())`) // a key tells its time in whole ones
 	before, after := newWishAt(time.Now().Add(-time.Hour)), newWishAt(time.Now().Add(time.Hour))
 	c := mustClaimInDoubt(t, db, before, true)
 	mustClaimInDoubt(t, db, after, false)

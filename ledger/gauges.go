@@ -65,7 +65,7 @@ func (l *Ledger) readGauges(ctx context.Context, tx pgx.Tx) (Gauges, error) {
 	next := watched{fullAt: l.watched.fullAt}
 	var oldest, lag, unfinished, parked int64
 	b := &pgx.Batch{}
-	b.Queue(setLimits, l.limits...)
+	l.queueLimits(b)
 	b.Queue(`
 		SELECT coalesce((SELECT (extract(epoch FROM now() - o.created_at) * 1000)::int8 FROM operations o WHERE o.id = (SELECT min(operation_id) FROM due)), 0),
 		       coalesce((SELECT (extract(epoch FROM now() - x.at) * 1000)::int8 FROM outbox x ORDER BY x.id LIMIT 1), 0), (SELECT count(*) FROM outbox),

@@ -55,7 +55,7 @@ func (l *Ledger) keepEvidence(ctx context.Context, claim Claim, facts []Fact, wa
 		defer cancel()
 		var result RecordResult
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {
-			if _, err = tx.Exec(ctx, setLimits, l.limits...); err != nil {
+			if err = l.limit(ctx, tx); err != nil {
 				return err
 			}
 			result, err = keepEvidenceIn(ctx, tx, claim, facts, wanted)

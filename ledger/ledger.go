@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,7 +61,8 @@ type Ledger struct {
 	pool    *pgxpool.Pool
 	opt     Options
 	holder  uuid.UUID // who we are among relays
-	limits  []any     // parameters of setLimits
+	limits  [2]any    // parameters of setLimits
+	trips   atomic.Int64
 	watched watched
 
 	unanswered unanswered
@@ -104,7 +106,7 @@ func openPool(ctx context.Context, cfg *pgxpool.Config, opt Options) (*Ledger, e
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
-	return &Ledger{pool: pool, opt: opt, holder: uuid.New(), limits: []any{millis(opt.LockTimeout), millis(opt.StatementTimeout)}}, nil
+	return &Ledger{pool: pool, opt: opt, holder: uuid.New(), limits: [2]any{millis(opt.LockTimeout), millis(opt.StatementTimeout)}}, nil
 }
 
 // prepareWhereDirect lets a new connection keep its plans, which is a third of what a batch costs, if nothing stands between it and its
@@ -138,8 +140,8 @@ func (l *Ledger) Lease() time.Duration { return l.opt.Lease }
 
 // setLimits goes first in every transaction. The planner settings pin what a young, never analysed table makes it get wrong: it would
 // read the whole of operations to update 256 rows of it. A plan is made once and for any size of batch, whether it is kept or not, so that
-// it is the same everywhere. All of it ends with the transaction.
-const setLimits = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+// it is the same everywhere. All of it ends with the transaction. What it gives back first is the number of the trip.
+const setLimits = `SELECT $3::int8, set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
 	set_config('idle_in_transaction_session_timeout', '5000', true),
 	set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
 

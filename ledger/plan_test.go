@@ -43,7 +43,7 @@ func planOf(t *testing.T, db *database, sql string) []string {
 		n, _ := strconv.Atoi(p[1])
 		parameters = max(parameters, n)
 	}
-	if _, err := tx.Exec(ctx, ledger.SetLimits, "2000", "10000"); err != nil {
+	if _, err := tx.Exec(ctx, ledger.SetLimits, "2000", "10000", 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.Exec(ctx, "PREPARE hot AS "+sql, pgx.QueryExecModeSimpleProtocol); err != nil {

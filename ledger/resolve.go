@@ -235,7 +235,7 @@ func (l *Ledger) Resolve(ctx context.Context, r Resolution) (changed bool, err e
 		defer cancel()
 		changed := false
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {
-			if _, err = tx.Exec(ctx, setLimits, l.limits...); err != nil {
+			if err = l.limit(ctx, tx); err != nil {
 				return err
 			}
 			changed, err = resolveIn(ctx, tx, r, evidence)

@@ -37,7 +37,7 @@ func ways() []proxy.Way {
 
 func TestNetwork_ToThePostgres(t *testing.T) {
 	r := newRig(t, setup{bank: hostile()})
-	r.strike(t, r.toLedger, ways())
+	r.strike(t, r.toLedger, append(ways(), proxy.Way{Duplicate: true}, proxy.Way{Duplicate: true}))
 }
 
 func TestNetwork_ToTheBroker(t *testing.T) {

@@ -1,0 +1,48 @@
+package ledger_test
+
+import (
+	"net/url"
+	"testing"
+
+	between "github.com/paidonce/paidonce/integration/outage/proxy"
+	"github.com/paidonce/paidonce/ledger"
+)
+
+// TestD1_TheReplyToARepeatedRequestIsNotTakenForTheNextOnes: a network repeats the bytes of one trip inside its connection, and the server answers twice.
+// The next trip on that connection finds the second answer before its own.
+func TestD1_TheReplyToARepeatedRequestIsNotTakenForTheNextOnes(t *testing.T) {
+	db := makeDatabase(t, ledger.Options{})
+	to, err := url.Parse(db.urls.Worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := between.Start(to.Host, between.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(network.Close)
+	to.Host = network.Addr()
+	l := db.as(to.String(), ledger.Options{MaxConns: 1, Unprepared: true})                                                // a statement that is prepared twice is refused
+	described := func() { mustRecord(t, l, ledger.Authorize(mustClaim(t, l, newWish()), "tr_0", verdict("authorized"))) } // all statements, on this connection
+	described()
+	repeat := func(again bool) { network.Set(between.Way{Duplicate: again}) }
+	repeat(true)
+	first := newWish()
+	a := mustClaim(t, l, first)
+	repeat(false)
+	second := newWish()
+	b := mustClaim(t, l, second)
+	if a.Key != first.Key || b.Key != second.Key || a.OperationID == b.OperationID {
+		t.Fatalf("claimed %+v and %+v for %s and %s", a, b, first.Key, second.Key)
+	}
+	described()
+	repeat(true)
+	mustRecord(t, l, ledger.Authorize(a, "tr_1", verdict("authorized")))
+	repeat(false)
+	mustRecord(t, l, ledger.Reject(b, "account_closed", verdict("rejected")))
+	wantState(t, db.Ledger, first, ledger.StateAuthorized)
+	wantState(t, db.Ledger, second, ledger.StateRejected)
+	db.wantCount(4, "observations", `SELECT count(*) FROM observations`)
+	db.wantCount(0, "late observations", `SELECT count(*) FROM observations WHERE kind = 'late'`)
+	db.wantCount(4, "outcomes published", `SELECT count(*) FROM outbox WHERE type IN ('authorized', 'rejected')`)
+}
