@@ -68,7 +68,9 @@ BEGIN
     GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
     GRANT INSERT ON outbox TO paidonce_batch;
-    GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid) TO paidonce_batch; -- what nobody has begun, and nothing else of an operation
+    -- What nobody has begun is ended, held and let go, and nothing else of an operation.
+    GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), hold_run_rows(uuid, integer, integer),
+      free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
     GRANT INSERT ON batch_runs, batch_parts, batch_rows TO paidonce_batch;
     GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;

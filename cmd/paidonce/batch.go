@@ -88,7 +88,7 @@ func (s *session) batchSubmit() *cobra.Command {
 }
 
 func (s *session) enqueueFlagsOf(command *cobra.Command, rate *int, noPublish *bool) {
-	command.Flags().IntVar(rate, "rate", -1, "rows a second; 0 = as fast as it goes (default: the rate limit of the route's partner)")
+	command.Flags().IntVar(rate, "rate", -1, "rows a second; 0 = as fast as it goes (default: of each partner, its rate_limit)")
 	command.Flags().BoolVar(noPublish, "no-publish", false, "record only, and leave the jobs to a gateway")
 }
 
@@ -132,6 +132,7 @@ func codeOfRuns(err error) error {
 		{batch.ErrDuplicates, cli.Ambiguous}, {batch.ErrKeyTaken, cli.Ambiguous}, {batch.ErrRowsMissing, cli.Ambiguous},
 		{batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict},
 		{batch.ErrPaused, cli.Conflict}, {batch.ErrCancelled, cli.Conflict}, {batch.ErrNotReleased, cli.Conflict}, {batch.ErrUnpublished, cli.TryAgain},
+		{batch.ErrOldSchema, cli.Partial},
 	} {
 		if errors.Is(err, one.err) {
 			return cli.Exit(one.code, err)
@@ -195,10 +196,10 @@ func (s *session) tellApproval(out batch.Submitted) {
 
 // enqueueRun records what is left of a run and publishes it, and shows where it stands then.
 func (s *session) enqueueRun(ctx context.Context, b batches, run batch.Run, rate int, noPublish bool) error {
-	if rate < 0 {
-		rate = app.BatchRate(b.settings, run.Route)
-	}
 	opt := batch.EnqueueOptions{Rate: rate}
+	if rate < 0 {
+		opt = batch.EnqueueOptions{Rates: app.BatchRates(b.settings)}
+	}
 	var err error
 	if !noPublish {
 		if opt.Publisher, err = s.batchPublisher(ctx, b, run); err != nil {
@@ -295,9 +296,9 @@ func (s *session) batchPause() *cobra.Command {
 	var c *change
 	command := &cobra.Command{
 		Use:   "pause RUN",
-		Short: "Stop enqueueing a run",
-		Long: "Stops the enqueueing of a run, in whatever process it goes on. What is enqueued already goes on: to stop that too, pause its partner,\n" +
-			"route or source with `paidonce pause`.",
+		Short: "Stop a run: nothing more is enqueued, and what nobody has begun is held",
+		Long: "Stops the enqueueing of a run, in whatever process it goes on, and holds its operations that nobody has begun, until `paidonce batch\n" +
+			"resume`. What was begun goes on to its outcome, since money may have moved. It can be repeated: what an interrupted pause left is held then.",
 		Example: "  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait'",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
@@ -305,11 +306,14 @@ func (s *session) batchPause() *cobra.Command {
 				return err
 			}
 			return s.withBatches(ctx, func(b batches) error {
-				run, err := b.Pause(ctx, args[0], b.by, c.reason)
+				bar := cli.NewBar(s.stderr, "hold")
+				walked, err := b.Pause(ctx, args[0], b.by, c.reason, batch.WalkOptions{Progress: func(walked, of int) { bar.Update(int64(walked), int64(of)) }})
+				bar.End()
 				if err != nil {
 					return err
 				}
-				return s.showRun(ctx, b, run)
+				s.say("%d enqueued rows that nobody has begun are held now: `paidonce batch resume %s --reason ...` lets them go", walked.Moved, args[0])
+				return s.showRun(ctx, b, walked.Run)
 			})
 		}),
 	}
@@ -325,8 +329,9 @@ func (s *session) batchResume() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "resume RUN",
 		Short: "Go on with a run: after an approval, a pause, or a crash",
-		Long: "Enqueues what is left of a run that is on record; the file is not needed for it. A run that waits goes on once a second person has\n" +
-			"agreed (else exit code 7). It can be repeated, and run beside another: no row is enqueued twice.",
+		Long: "Lets go what a pause holds, at the rate of the partner, and enqueues what is left of a run that is on record; the file is not needed for\n" +
+			"it. A run that waits goes on once a second person has agreed (else exit code 7). It can be repeated, and run beside another: no row is\n" +
+			"enqueued twice.",
 		Example: "  paidonce batch resume 2026-11-payroll --reason 'approved'",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
@@ -334,12 +339,26 @@ func (s *session) batchResume() *cobra.Command {
 				return err
 			}
 			return s.withBatches(ctx, func(b batches) error {
-				out, err := b.Release(ctx, args[0], b.by, c.reason)
+				run, err := b.Run(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				back := rate
+				if back < 0 {
+					back = app.BatchRate(b.settings, run.Route)
+				}
+				bar := cli.NewBar(s.stderr, "let go")
+				out, err := b.Release(ctx, args[0], b.by, c.reason, batch.WalkOptions{Rate: back,
+					Progress: func(walked, of int) { bar.Update(int64(walked), int64(of)) }})
+				bar.End()
 				if errors.Is(err, operate.ErrWaiting) {
 					s.tellApproval(out)
 				}
 				if err != nil {
 					return err
+				}
+				if out.Freed > 0 {
+					s.say("%d rows that were held come back", out.Freed)
 				}
 				return s.enqueueRun(ctx, b, out.Run, rate, noPublish)
 			})

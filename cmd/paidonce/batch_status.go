@@ -84,7 +84,7 @@ func stateNames() []string {
 	for _, state := range []ledger.State{ledger.StateOpen, ledger.StateClaimed, ledger.StateAuthorized, ledger.StateRejected, ledger.StateCancelled, ledger.StateParked} {
 		names = append(names, string(state))
 	}
-	return names
+	return append(names, batch.Held)
 }
 
 type runRow struct {
@@ -217,7 +217,7 @@ func (s *session) showCounts(counts []countRow) error {
 	})
 }
 
-// share is a bar of what became of a run: # authorized, x rejected or cancelled, ? parked, . under way, - not enqueued.
+// share is a bar of what became of a run: # authorized, x rejected or cancelled, ? parked, . under way, = held, - not enqueued.
 func share(status *batch.Status) string {
 	const width = 60
 	var b strings.Builder
@@ -227,7 +227,7 @@ func share(status *batch.Status) string {
 		rows int
 	}{
 		{"#", status.Rows("authorized")}, {"x", status.Rows("rejected", "cancelled")}, {"?", status.Rows("parked")},
-		{".", status.Rows("open", "claimed")}, {"-", status.Rows(batch.NotEnqueued)},
+		{".", status.Rows("open", "claimed")}, {"=", status.Rows(batch.Held)}, {"-", status.Rows(batch.NotEnqueued)},
 	} {
 		from := done * width / rows
 		done += part.rows
@@ -386,7 +386,7 @@ func (s *session) followRun(ctx context.Context, b batches, runKey string, rows 
 				return err
 			}
 		}
-		if status.Complete() {
+		if status.AtRest() {
 			bar.End()
 			if rows {
 				return trouble(&status)

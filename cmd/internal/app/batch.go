@@ -50,10 +50,23 @@ func BatchRoutes(c *config.Config, source string) func(string) (file.Policy, boo
 	}
 }
 
-// BatchRate is the rate that a run over a route is enqueued at, unless somebody says otherwise: that of its partner. 0 = none.
-func BatchRate(c *config.Config, route string) int {
-	if r := c.Routes[route]; r != nil && c.Partners[r.Partner] != nil {
-		return c.Partners[r.Partner].RateLimit
+// BatchRates are the rates at which runs are enqueued, unless somebody says otherwise: those of the partners.
+func BatchRates(c *config.Config) map[string]int {
+	rates := map[string]int{}
+	for id, p := range c.Partners {
+		rates[id] = p.RateLimit
 	}
-	return 0
+	return rates
+}
+
+// BatchRate is the rate at which held rows of a run come back: that of the partner of its route, or, where every row names its own, the least.
+// 0 = none has one.
+func BatchRate(c *config.Config, route string) int {
+	least := 0
+	for name, r := range c.Routes {
+		if p := c.Partners[r.Partner]; p != nil && p.RateLimit > 0 && (route == "" || name == route) && (least == 0 || p.RateLimit < least) {
+			least = p.RateLimit
+		}
+	}
+	return least
 }

@@ -100,39 +100,6 @@ func (a *submitAct) Run(ctx context.Context, by operate.Operator) (string, error
 	return a.s.setState(ctx, a.run, by, Waiting, Released)
 }
 
-// stateAct pauses or resumes the enqueueing of a run.
-type stateAct struct {
-	s        *Service
-	run      Run
-	name     string
-	from, to State
-}
-
-// Name implements operate.Act.
-func (a *stateAct) Name() string { return a.name }
-
-// Role implements operate.Act.
-func (a *stateAct) Role() operate.Role { return operate.RoleOperator }
-
-// Target implements operate.Act.
-func (a *stateAct) Target() string { return a.run.RunKey }
-
-// Content implements operate.Act.
-func (a *stateAct) Content() ([]byte, error) { return contentOf(&a.run) }
-
-// Weight implements operate.Act.
-func (a *stateAct) Weight() operate.Weight { return operate.Weight{} }
-
-// Check implements operate.Checker.
-func (a *stateAct) Check(ctx context.Context, _ operate.Operator) error {
-	return a.s.refuseState(ctx, a.run.RunKey, a.from, a.to)
-}
-
-// Run implements operate.Act.
-func (a *stateAct) Run(ctx context.Context, by operate.Operator) (string, error) {
-	return a.s.setState(ctx, a.run, by, a.from, a.to)
-}
-
 func contentOf(run *Run) ([]byte, error) {
 	return json.Marshal(struct {
 		Run string `json:"run"`
@@ -195,37 +162,6 @@ func (s *Service) release(ctx context.Context, sub Submission, out *Submitted) e
 	s.at(ctx, pointReleased)
 	out.Run, err = s.Run(ctx, out.Run.RunKey)
 	return err
-}
-
-// Release goes on with a run that is on record: it releases what a second person has agreed to meanwhile, and ends a pause.
-func (s *Service) Release(ctx context.Context, runKey string, by operate.Operator, reason string) (Submitted, error) {
-	run, err := s.Run(ctx, runKey)
-	if err != nil {
-		return Submitted{}, err
-	}
-	out := Submitted{Run: run, Found: true}
-	if run.State == Paused {
-		act := &stateAct{s: s, run: run, name: ActResume, from: Paused, to: Released}
-		if _, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act}); err != nil {
-			return out, err
-		}
-		out.Run, err = s.Run(ctx, runKey)
-		return out, err
-	}
-	return out, s.release(ctx, Submission{By: by, Reason: reason}, &out)
-}
-
-// Pause stops the enqueueing of a run that is released.
-func (s *Service) Pause(ctx context.Context, runKey string, by operate.Operator, reason string) (Run, error) {
-	run, err := s.Run(ctx, runKey)
-	if err != nil {
-		return run, err
-	}
-	act := &stateAct{s: s, run: run, name: ActPause, from: Released, to: Paused}
-	if _, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act}); err != nil {
-		return run, err
-	}
-	return s.Run(ctx, runKey)
 }
 
 // Approve agrees to the release of a run as it is on record now. The proposal must be for exactly that.

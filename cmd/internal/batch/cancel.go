@@ -53,6 +53,7 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	if err := a.s.exec(ctx, `DELETE FROM batch_parts p USING batch_runs r WHERE p.run_id = $1 AND r.id = $1 AND NOT (`+mayHaveBeenLost+`)`, a.run.ID); err != nil {
 		return "", fmt.Errorf("remove the parts: %w", err)
 	}
+	a.s.at(ctx, pointEnded)
 	recorded := 0
 	for after := 0; ; {
 		page, err := a.s.cancelRows(ctx, a.run.ID, by, after)
@@ -62,6 +63,7 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 		if page.seen == 0 {
 			break
 		}
+		a.s.at(ctx, pointWalked)
 		a.ended.Cancelled += page.ended
 		recorded += page.seen
 		after = page.last

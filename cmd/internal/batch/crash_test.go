@@ -121,15 +121,7 @@ func wide() operate.Limits {
 // broker is a JetStream server with the streams of the product.
 func broker(t *testing.T) (*stack.NATS, *nats.Conn) {
 	t.Helper()
-	server, err := stack.StartNATS(stack.NATSOptions{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := stack.Broker(t, stack.NATSOptions{})
 	nc, err := nats.Connect(server.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,10 @@
 //
 // R5 A cancelled run enqueues nothing any more, and ends what nobody has begun. What was begun, or is in doubt, goes on to its outcome.
 //
-// R6 After a recovery of the ledger, rows of runs that were there before are asked after at the partner before they are sent, and a run of that time
+// R6 A paused run enqueues nothing, and starts nothing that nobody has begun: what of it is enqueued is held until the run is resumed, whatever
+// else is resumed or looked up meanwhile. Then it comes back at the rate of its partner.
+//
+// R7 After a recovery of the ledger, rows of runs that were there before are asked after at the partner before they are sent, and a run of that time
 // keeps its content and its parts when it is cancelled: what was enqueued of it may have been lost here, and paid.
 //
 // # What may not be relied on
@@ -32,6 +35,7 @@
 // new run with new keys, and nothing here can tell. So for the time that the broker delivers again, every new run needs a second person, who makes sure
 // that the file was not submitted before.
 //
-// A pause stops the enqueueing, not what is enqueued: for that a partner, route or source is paused. A file of a run that nobody released is kept,
+// What was begun before a pause goes on to its outcome, with all its tries; what is held for longer than its not_after expires when the run is
+// resumed. A file of a run that nobody released is kept,
 // packed, until the run is cancelled.
 package batch

@@ -20,6 +20,7 @@ import (
 // EnqueueOptions say how a run is enqueued. The zero value records as fast as it can, and publishes nothing.
 type EnqueueOptions struct {
 	Rate      int                    // rows a second; 0 = as fast as it goes
+	Rates     map[string]int         // rows a second of each partner beside that; one that is not there has no limit
 	Publisher *Publisher             // nil = the jobs are left to a gateway, or to the sweep
 	Progress  func(recorded, of int) // called from several goroutines; nil = none
 }
@@ -33,7 +34,7 @@ type part struct {
 // Enqueue makes operations of the rows of a released run, those that are none yet. It can be repeated, and run by two at once. ErrPaused,
 // ErrCancelled: somebody said so meanwhile. ErrRowsMissing: what is left of it was lost.
 func (s *Service) Enqueue(ctx context.Context, run Run, opt EnqueueOptions) error {
-	e := &enqueuer{s: s, run: run, opt: opt, pace: newPace(opt.Rate)}
+	e := &enqueuer{s: s, run: run, opt: opt, pace: newPaces(s.opt.Partners, opt)}
 	var err error
 	if e.unpacker, err = newUnpacker(); err != nil {
 		return err
@@ -102,7 +103,7 @@ type enqueuer struct {
 	s        *Service
 	run      Run
 	opt      EnqueueOptions
-	pace     *pace
+	pace     *paces
 	unpacker *unpacker
 	recorded atomic.Int64
 }
@@ -163,8 +164,8 @@ func (e *enqueuer) recordPart(ctx context.Context, p part) error {
 		return fmt.Errorf("read part %d: %w", p.number, err)
 	}
 	for p.recorded < p.rows {
-		slice := items[p.recorded:min(p.rows, p.recorded+e.pace.slice(p.rows))]
-		if err := e.pace.wait(ctx, len(slice)); err != nil {
+		slice, err := e.pace.wait(ctx, items[p.recorded:])
+		if err != nil {
 			return err
 		}
 		done, err := e.recordSlice(ctx, p, slice)
@@ -299,44 +300,4 @@ func appendCopyText(b []byte, text string) []byte {
 		}
 	}
 	return b
-}
-
-// pace lets a number of rows a second pass, over all goroutines.
-type pace struct {
-	rate int
-	next chan time.Time // the one that holds it decides when the next may pass
-}
-
-func newPace(rate int) *pace {
-	p := &pace{rate: rate, next: make(chan time.Time, 1)}
-	p.next <- time.Time{}
-	return p
-}
-
-// slice is how many rows at most pass at once: those of a second.
-func (p *pace) slice(rows int) int {
-	if p.rate <= 0 {
-		return rows
-	}
-	return max(1, p.rate)
-}
-
-func (p *pace) wait(ctx context.Context, rows int) error {
-	if p.rate <= 0 {
-		return ctx.Err()
-	}
-	at := <-p.next
-	now := time.Now()
-	if at.Before(now) {
-		at = now
-	}
-	p.next <- at.Add(time.Duration(rows) * time.Second / time.Duration(p.rate))
-	timer := time.NewTimer(at.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

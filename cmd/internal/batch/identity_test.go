@@ -110,7 +110,7 @@ func TestJ11_SameListAgainOnlyWithASecondPerson(t *testing.T) {
 	if _, _, err := w.Approve(t.Context(), "december", w.people["ada"], "checked"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := w.Release(t.Context(), "december", w.people["olga"], "goes on")
+	out, err := w.Release(t.Context(), "december", w.people["olga"], "goes on", WalkOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

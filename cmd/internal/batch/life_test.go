@@ -41,7 +41,7 @@ func TestApproval_NothingIsEnqueuedBefore(t *testing.T) {
 	if again, err := w.Submit(ctx, w.submission("run-1", csvRows(6))); !errors.Is(err, operate.ErrWaiting) || again.Proposal.ID != out.Proposal.ID {
 		t.Errorf("the same once more: %v, want the same proposal", err)
 	}
-	if _, err := w.Release(ctx, "run-1", w.people["oscar"], "impatient"); !errors.Is(err, operate.ErrWaiting) {
+	if _, err := w.Release(ctx, "run-1", w.people["oscar"], "impatient", WalkOptions{}); !errors.Is(err, operate.ErrWaiting) {
 		t.Errorf("release by another operator: %v", err)
 	}
 	if err := w.Enqueue(ctx, out.Run, EnqueueOptions{}); !errors.Is(err, ErrNotReleased) {
@@ -290,7 +290,7 @@ func TestPauseAndResume(t *testing.T) {
 		case at == pointAfter:
 			once.Do(func() {
 				asked.Store(true)
-				if _, err := w.Pause(ctx, "run-1", w.people["oscar"], "the bank asks"); err != nil {
+				if _, err := w.Pause(ctx, "run-1", w.people["oscar"], "the bank asks", WalkOptions{}); err != nil {
 					t.Error(err)
 				}
 				close(paused)
@@ -311,7 +311,7 @@ func TestPauseAndResume(t *testing.T) {
 	if err != nil || status.Rows(NotEnqueued) != 20-int(recorded) || status.Run.ChangedBy != "oscar" {
 		t.Errorf("status %+v, %v", status, err)
 	}
-	out, err := w.Release(ctx, "run-1", w.people["olga"], "go on")
+	out, err := w.Release(ctx, "run-1", w.people["olga"], "go on", WalkOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestPause_NothingIsRecordedAfterIt(t *testing.T) {
 		}
 		once.Do(func() {
 			pausing.Go(func() {
-				if _, err := w.Pause(t.Context(), "run-1", w.people["oscar"], "the bank asks"); err != nil {
+				if _, err := w.Pause(t.Context(), "run-1", w.people["oscar"], "the bank asks", WalkOptions{}); err != nil {
 					t.Error(err)
 				}
 				if err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM operations`).Scan(&recorded); err != nil {
@@ -528,8 +528,8 @@ func TestCancel_NeedsWhoeverCancels(t *testing.T) {
 	}
 	cancelRows := `SELECT cancel_run_rows($1, 0, 100, gen_random_uuid())`
 	w.refused("PO023", cancelRows, run.ID)
-	if _, err := w.pool.Exec(ctx, `UPDATE batch_runs SET state = 'cancelled', changed_by = 'olga' WHERE id = $1`, run.ID); err != nil {
-		t.Fatal(err)
+	for _, state := range []string{"cancelled", "paused"} {
+		w.refused("PO023", `UPDATE batch_runs SET state = $2, changed_by = 'olga' WHERE id = $1`, run.ID, state)
 	}
 	w.refused("PO023", cancelRows, run.ID)
 	if _, err := w.cancelRows(ctx, run.ID, w.people["olga"], 0); err == nil {

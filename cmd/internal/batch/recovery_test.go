@@ -80,7 +80,7 @@ func TestRecovery_ANewRunNeedsASecondPerson(t *testing.T) {
 	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "there was none before"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err = w.Release(ctx, "run-1", w.people["olga"], "approved"); err != nil {
+	if out, err = w.Release(ctx, "run-1", w.people["olga"], "approved", WalkOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.enqueue(out.Run)

@@ -93,6 +93,9 @@ const (
 	pointBefore     point = "before"  // a slice is not recorded
 	pointInside     point = "inside"  // it is recorded, and not committed
 	pointAfter      point = "after"   // it is committed, and nobody has been told
+	pointState      point = "state"   // the run is paused or released again, and its rows are neither held nor let go
+	pointEnded      point = "ended"   // the run is cancelled, and its rows are not
+	pointWalked     point = "walked"  // some of them are
 	pointPublish    point = "publish" // a batch of jobs is confirmed, and not marked
 )
 

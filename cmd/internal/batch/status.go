@@ -16,6 +16,15 @@ import (
 	"github.com/paidonce/paidonce/ledger/money"
 )
 
+// Held is the state of a row whose operation nobody has begun, and nobody begins before its paused run is resumed.
+const Held = "held"
+
+// heldByRun is true of such an operation o, and rowState is where a row stands.
+const (
+	heldByRun = `o.state = 'open' AND o.held AND o.code = '` + ledger.HeldByRun + `'`
+	rowState  = `CASE WHEN ` + heldByRun + ` THEN '` + Held + `' ELSE o.state::text END`
+)
+
 // NotEnqueued is the state of a row that is no operation yet. In a cancelled run it never will be one.
 const NotEnqueued = "not_enqueued"
 
@@ -60,6 +69,11 @@ func (s *Status) Complete() bool {
 		s.Run.Rows == s.Finished()+s.Rows(string(ledger.StateParked))
 }
 
+// AtRest reports that nothing happens before somebody does something: the run is complete, or paused with all that was begun ended.
+func (s *Status) AtRest() bool {
+	return s.Complete() || s.Run.State == Paused && s.Enqueued == s.Finished()+s.Rows(string(ledger.StateParked), Held)
+}
+
 // Trouble is how many rows a person should look at: rejected or parked.
 func (s *Status) Trouble() int {
 	return s.Rows(string(ledger.StateRejected), string(ledger.StateParked))
@@ -67,7 +81,7 @@ func (s *Status) Trouble() int {
 
 // order of states in lists.
 func stateOrder(state string) int {
-	return slices.Index([]string{NotEnqueued, "open", "claimed", "parked", "authorized", "rejected", "cancelled"}, state)
+	return slices.Index([]string{NotEnqueued, Held, "open", "claimed", "parked", "authorized", "rejected", "cancelled"}, state)
 }
 
 // Status counts the rows of a run by where their operations stand.
@@ -82,7 +96,7 @@ func (s *Service) Status(ctx context.Context, runKey string) (Status, error) {
 		left[currency] = minor
 	}
 	counts, err := read(ctx, s, s.db, scanCount, `
-SELECT o.state::text, o.currency, count(*), sum(o.amount_minor)::int8, count(*) FILTER (WHERE o.in_doubt),
+SELECT `+rowState+`, o.currency, count(*), sum(o.amount_minor)::int8, count(*) FILTER (WHERE o.in_doubt),
        min(o.created_at) FILTER (WHERE o.state IN ('open', 'claimed', 'parked'))
   FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1 GROUP BY 1, 2`, run.ID)
 	if err != nil {
@@ -159,7 +173,7 @@ type RowOutcome struct {
 // rowsPage is how many rows are read at once.
 const rowsPage = 5000
 
-const outcomeColumns = `b.n, b.line, coalesce(b.row_ref, ''), o.key, o.state::text, o.in_doubt, o.amount_minor, o.currency, coalesce(o.transfer_id, ''),
+const outcomeColumns = `b.n, b.line, coalesce(b.row_ref, ''), o.key, ` + rowState + `, o.in_doubt, o.amount_minor, o.currency, coalesce(o.transfer_id, ''),
        coalesce(o.code, ''), o.outcome_at, coalesce(o.settlement::text, '')`
 
 // scan reads one row of outcomeColumns, and what stands behind them.
@@ -186,7 +200,7 @@ func (s *Service) Rows(ctx context.Context, run Run, states []string, visit func
 		}
 		found, err := read(ctx, s, s.db, func(row pgx.CollectableRow) (r RowOutcome, err error) { err = r.scan(row); return r, err },
 			`SELECT `+outcomeColumns+` FROM batch_rows b JOIN operations o ON o.id = b.operation_id
-			WHERE b.run_id = $1 AND b.n > $2 AND b.n <= $3 AND (coalesce(cardinality($4::text[]), 0) = 0 OR o.state::text = ANY($4)) ORDER BY b.n`,
+			WHERE b.run_id = $1 AND b.n > $2 AND b.n <= $3 AND (coalesce(cardinality($4::text[]), 0) = 0 OR `+rowState+` = ANY($4)) ORDER BY b.n`,
 			run.ID, after, *last, states)
 		if err != nil {
 			return fmt.Errorf("read the rows of %s: %w", run.RunKey, err)

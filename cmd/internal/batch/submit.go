@@ -38,6 +38,7 @@ type Submitted struct {
 	Found    bool              // it was on record before
 	Waits    bool              // a second person is, or would be, needed
 	Proposal *operate.Proposal // that it waits for
+	Freed    int               // operations that a pause held, and that come back
 	// Recovered is when the ledger was recovered, if the run came on record so shortly after it that a second person is needed; zero = it did not
 	Recovered time.Time
 }
