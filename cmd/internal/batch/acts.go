@@ -97,6 +97,7 @@ func (a *submitAct) Check(ctx context.Context, _ operate.Operator) error {
 
 // Run implements operate.Act.
 func (a *submitAct) Run(ctx context.Context, by operate.Operator) (string, error) {
+	a.s.at(ctx, pointReleasing)
 	return a.s.setState(ctx, a.run, by, Waiting, Released)
 }
 

@@ -11,9 +11,6 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 )
 
-// cancelPage is how many operations are cancelled at once.
-const cancelPage = 1024
-
 // Ended says what a cancellation came to.
 type Ended struct {
 	Run       Run
@@ -123,7 +120,7 @@ func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Oper
 		if err := by.Present(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, `SELECT seen, last, ended FROM cancel_run_rows($1, $2, $3, $4)`, run, n, cancelPage, uuid.New()).Scan(&page.seen, &last, &page.ended)
+		return tx.QueryRow(ctx, `SELECT seen, last, ended FROM cancel_run_rows($1, $2, $3, $4)`, run, n, s.opt.PageRows, uuid.New()).Scan(&page.seen, &last, &page.ended)
 	})
 	if err != nil {
 		return page, fmt.Errorf("cancel operations of a run: %w", err)

@@ -28,7 +28,8 @@ import (
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
-// childEnv makes this program a submitter: "<database>|<broker>|<token>|<label>|<point at which it kills itself>|<how often it passes first>".
+// childEnv makes this program one that works on a run:
+// "<database>|<broker>|<token>|<label>|<point at which it kills itself>|<how often it passes first>|<what it does>".
 const childEnv = "PAIDONCE_TEST_BATCH"
 
 const crashRows = 22 // five parts of four rows, and one of two
@@ -70,17 +71,32 @@ func submitAndDie(args []string) error {
 		return err
 	}
 	defer pool.Close()
-	desk := operate.New(l, pool, operate.Options{Limits: wide()})
+	limited := operate.Options{Limits: wide()}
+	if args[6] == "ask" {
+		limited.Limits = limits()
+	}
+	desk := operate.New(l, pool, limited)
 	by, err := desk.Identify(ctx, args[2])
 	if err != nil {
 		return err
 	}
-	s := New(l, pool, desk, Options{PartRows: 4, Workers: 2, Partners: map[string]string{"gbp-fps": "northbank"}, point: func(_ context.Context, at point) {
+	s := New(l, pool, desk, Options{PartRows: 4, PageRows: 4, Workers: 2, Partners: map[string]string{"gbp-fps": "northbank"}, point: func(_ context.Context, at point) {
 		if string(at) == args[4] && left.Add(-1) == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // until it comes
 		}
 	}})
+	switch args[6] {
+	case ActCancel:
+		_, err = s.Cancel(ctx, args[3], by, "wrong month")
+		return err
+	case ActPause:
+		_, err = s.Pause(ctx, args[3], by, "wait", WalkOptions{})
+		return err
+	case ActResume:
+		_, err = s.Release(ctx, args[3], by, "go on", WalkOptions{})
+		return err
+	}
 	nc, err := nats.Connect(args[1])
 	if err != nil {
 		return err
@@ -164,6 +180,17 @@ func jobs(t *testing.T, nc *nats.Conn) map[uuid.UUID]int {
 	return keys
 }
 
+// killed has olga do something to a run in a process that kills itself at a point.
+func (w *world) killed(t *testing.T, broker, label string, at point, passes int, what string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{w.urls.Batch, broker, w.tokens["olga"], label, string(at), strconv.Itoa(passes), what}, "|"))
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		t.Fatalf("%s of %s was not killed at %s: %v, %s", what, label, at, err, out)
+	}
+}
+
 // TestSIGKILL: whatever a submitter was at when it was killed, the same command again pays every row once, under the key that it had.
 func TestSIGKILL(t *testing.T) {
 	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4, Workers: 2})
@@ -174,18 +201,14 @@ func TestSIGKILL(t *testing.T) {
 		registered bool // the keys are on record, and are kept
 		recorded   int  // operations at least that there are after the kill
 	}{
-		{pointStaged, 1, false, 0}, {pointStaged, 5, false, 0}, {pointChecked, 1, false, 0}, {pointRegistered, 1, true, 0}, {pointReleased, 1, true, 0},
+		{pointStaged, 1, false, 0}, {pointStaged, 5, false, 0}, {pointChecked, 1, false, 0}, {pointRegister, 1, false, 0}, {pointRegistered, 1, true, 0},
+		{pointReleasing, 1, true, 0}, {pointReleased, 1, true, 0},
 		{pointBefore, 1, true, 0}, {pointInside, 1, true, 0}, {pointAfter, 1, true, 1}, {pointBefore, 4, true, 1}, {pointInside, 4, true, 1}, {pointAfter, 6, true, 1},
 		{pointPublish, 1, true, 1},
 	} {
 		label := fmt.Sprintf("%s.%d", c.at, c.passes)
 		t.Run(label, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{w.urls.Batch, server.URL(), w.tokens["olga"], label, string(c.at), strconv.Itoa(c.passes)}, "|"))
-			out, err := cmd.CombinedOutput()
-			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
-				t.Fatalf("the submitter was not killed at %s: %v, %s", label, err, out)
-			}
+			w.killed(t, server.URL(), label, c.at, c.passes, ActSubmit)
 			run, err := w.Service.Run(t.Context(), label)
 			if registered := err == nil; registered != c.registered {
 				t.Fatalf("on record: %v, want %v", registered, c.registered)

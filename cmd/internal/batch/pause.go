@@ -92,12 +92,12 @@ func (a *walkAct) Run(ctx context.Context, by operate.Operator) (string, error) 
 
 // page holds, or lets go, rows behind n in the order of the rows, with the proof of the operator.
 func (a *walkAct) page(ctx context.Context, by operate.Operator, n int) (seen, last, moved int, err error) {
-	statement, args := `SELECT seen, coalesce(last, 0), moved FROM hold_run_rows($1, $2, $3)`, []any{a.run.ID, n, cancelPage}
+	statement, args := `SELECT seen, coalesce(last, 0), moved FROM hold_run_rows($1, $2, $3)`, []any{a.run.ID, n, a.s.opt.PageRows}
 	if a.to == Released {
 		from, to := time.Duration(0), freeSpread
 		if a.opt.Rate > 0 {
 			from = time.Duration(a.moved) * time.Second / time.Duration(a.opt.Rate)
-			to = from + cancelPage*time.Second/time.Duration(a.opt.Rate)
+			to = from + time.Duration(a.s.opt.PageRows)*time.Second/time.Duration(a.opt.Rate)
 		}
 		statement, args = `SELECT seen, coalesce(last, 0), moved FROM free_run_rows($1, $2, $3, $4, $5)`, append(args, from.Milliseconds(), to.Milliseconds())
 	}

@@ -106,7 +106,7 @@ func TestPause_HoldsWhatNobodyHasBegun(t *testing.T) {
 		}
 	}
 	w.exec(`SELECT ask_operation(0, $1)`, keys[3])
-	w.want(4, `SELECT count(*) FROM due WHERE due_at > now() + interval '99 years'`) // a worker of an older program goes by this alone
+	w.want(4, `SELECT count(*) FROM due WHERE due_at > now() + interval '99 years'`)                  // a worker of an older program goes by this alone
 	w.exec(`UPDATE due SET due_at = now() - interval '1 s' WHERE due_at < now() + interval '1 year'`) // all that has its time
 	if swept := w.sweep(l); !maps.Equal(swept, map[uuid.UUID]bool{keys[2]: true, others[1]: true, others[2]: true}) {
 		t.Errorf("the sweep takes %v of %v and %v", swept, keys, others)

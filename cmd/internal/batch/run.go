@@ -76,6 +76,7 @@ type Options struct {
 	// Patience is how long a statement may take. Default 1 min: a status counts a million rows
 	Patience time.Duration
 	PartRows int // rows of a part; default 4096
+	PageRows int // operations that are cancelled, held or let go at once; default 1024
 	Workers  int // parts that are written, and recorded, at once: while one waits for the disk the others go on; default 4
 
 	point func(ctx context.Context, at point) // of tests that stop or kill there; nil = nothing
@@ -89,6 +90,7 @@ const (
 	pointChecked    point = "checked"    // all parts are written, the run is not on record
 	pointRegister   point = "register"   // its parts are counted, the run is not committed
 	pointRegistered point = "registered" // the run is on record, not released
+	pointReleasing  point = "releasing"  // a second person's agreement is used, the run is not released
 	pointReleased   point = "released"
 	pointBefore     point = "before"  // a slice is not recorded
 	pointInside     point = "inside"  // it is recorded, and not committed
@@ -117,6 +119,9 @@ func New(l *ledger.Ledger, db operate.DB, desk *operate.Service, opt Options) *S
 	}
 	if opt.PartRows <= 0 {
 		opt.PartRows = 4096
+	}
+	if opt.PageRows <= 0 {
+		opt.PageRows = 1024
 	}
 	if opt.Workers <= 0 {
 		opt.Workers = 4
