@@ -2,11 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -77,15 +83,22 @@ func commands() (all []string) {
 	return all
 }
 
-// TestEveryRoleAgainstEveryCommand runs each command as each person and as nobody: who lacks the role is refused with code 4, and who has it is not.
-func TestEveryRoleAgainstEveryCommand(t *testing.T) {
-	table := accesses()
+// TestEveryCommand runs each command of the tree, and fails for one that accesses does not know.
+func TestEveryCommand(t *testing.T) {
 	for _, path := range commands() {
-		if _, known := table[path]; !known {
+		if _, known := accesses()[path]; !known {
 			t.Errorf("nobody has said who may run %q", path)
 		}
 	}
 	i, there := everything(t)
+	t.Run("a dry run changes nothing", func(t *testing.T) { i.dryRuns(t, there) })
+	t.Run("every format is what it says, and shows nobody", func(t *testing.T) { i.formats(t, there) })
+	t.Run("every role", func(t *testing.T) { i.everyRole(t, there) })
+}
+
+// everyRole runs each command as each person and as nobody: who lacks the role is refused with code 4, and who has it is not.
+func (i *installation) everyRole(t *testing.T, there *strings.Replacer) {
+	table := accesses()
 	for _, path := range commands() {
 		a := table[path]
 		for _, who := range []string{"vera", "olga", "ada", "adam", ""} {
@@ -109,6 +122,117 @@ func TestEveryRoleAgainstEveryCommand(t *testing.T) {
 			if got.code != want || want != cli.OK && got.out != "" {
 				t.Errorf("%s --reveal by %q: code %d, want %d\n%s%s", path, who, got.code, want, got.out, got.errors)
 			}
+		}
+	}
+}
+
+// dryRuns: whatever changes something can be tried. What a run of payouts is told has no money in it but by `batch submit` and `batch approve`.
+func (i *installation) dryRuns(t *testing.T, there *strings.Replacer) {
+	without := []string{"dead plan", "batch report", "batch approve", "batch pause", "batch resume", "batch cancel"}
+	before := i.dump()
+	walk((&session{}).root(), func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "paidonce ")
+		a, known := accesses()[path]
+		tries := c.Flags().Lookup("dry-run") != nil
+		switch {
+		case !known:
+		case tries == slices.Contains(without, path) && (tries || a.role != ""):
+			t.Errorf("%s: has a dry run: %v", path, tries)
+		case tries:
+			args := there.Replace(a.args)
+			if !strings.Contains(args, "--dry-run") {
+				args += " --dry-run"
+			}
+			if got := i.roleRun("adam", path, args); got.code == cli.Usage {
+				t.Errorf("%s %s: %+v", path, args, got)
+			}
+			if now := i.dump(); now != before {
+				t.Errorf("%s %s changes something", path, args)
+				before = now
+			}
+		}
+	})
+}
+
+// dump is all that the installation keeps, in the database and in the streams.
+func (i *installation) dump() string {
+	i.t.Helper()
+	conn, err := pgx.Connect(i.t.Context(), i.databases.Superuser)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	rows, err := conn.Query(i.t.Context(), `SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1`)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, table := range tables {
+		if _, err := conn.PgConn().CopyTo(i.t.Context(), &all, "COPY "+pgx.Identifier{table}.Sanitize()+" TO STDOUT"); err != nil {
+			i.t.Fatal(err)
+		}
+	}
+	nc := i.connectWitness()
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	for _, name := range []string{"WITHDRAWALS", "WITHDRAWAL_DEAD", "WITHDRAWAL_EVENTS"} {
+		stream, err := js.Stream(i.t.Context(), name)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		_, _ = fmt.Fprintln(&all, name, stream.CachedInfo().State.Msgs, stream.CachedInfo().State.LastSeq)
+	}
+	return all.String()
+}
+
+// formats runs each command that ends by itself in each format, without --reveal, and reads what it says.
+func (i *installation) formats(t *testing.T, there *strings.Replacer) {
+	own := []string{"completion", "help", "config reference", "events tail", "worker", "gateway", "run", "batch report"} // have one form of their own
+	readable := map[string]func(string) error{
+		"table": func(string) error { return nil },
+		"json":  func(text string) error { var v any; return json.Unmarshal([]byte(text), &v) },
+		"jsonl": func(text string) error {
+			for line := range strings.Lines(text) {
+				var v map[string]any
+				if err := json.Unmarshal([]byte(line), &v); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"csv": func(text string) error { _, err := csv.NewReader(strings.NewReader(text)).ReadAll(); return err },
+	}
+	for _, path := range commands() {
+		a := accesses()[path]
+		for format, read := range readable {
+			if slices.Contains([]string{"batch pause", "batch cancel", "batch report"}, path) {
+				continue // have an effect, or are for those who may see names
+			}
+			got := i.roleRun("adam", path, there.Replace(a.args)+" -o "+format)
+			err := read(got.out)
+			if got.code != cli.OK && got.out == "" {
+				err = nil // an error is no data
+			}
+			if err != nil && !slices.Contains(own, path) || got.code != a.code || strings.Contains(got.out, "\x1b") {
+				t.Errorf("%s -o %s: code %d, %v\n%s%s", path, format, got.code, err, got.out, got.errors)
+			}
+			for _, canary := range i.canaries() {
+				if shown := linesWith(got.out+got.errors, canary); shown != "" && path != "enqueue" {
+					t.Errorf("%s -o %s shows %q:\n%s", path, format, canary, shown)
+				}
+			}
+		}
+	}
+	for _, canary := range i.canaries() { // what was said on the way here: by the worker's log, its metrics, and whatever made all this
+		if shown := linesWith(i.said.String(), canary); shown != "" {
+			t.Errorf("%q is shown:\n%s", canary, shown)
 		}
 	}
 }
@@ -145,6 +269,11 @@ func everything(t *testing.T) (*installation, *strings.Replacer) {
 	i.hire()
 	stop := i.work()
 	i.bury("300000.00", "49.0")
+	if status, metrics := i.get("/metrics"); status != http.StatusOK {
+		t.Errorf("metrics: %d", status)
+	} else {
+		i.said.WriteString(metrics)
+	}
 	if code := stop(); code != cli.OK {
 		t.Fatalf("the worker ends with code %d", code)
 	}
