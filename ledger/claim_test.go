@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -420,7 +421,7 @@ func TestD11_SameKeysInOppositeOrder(t *testing.T) {
 	}
 	one.Close() // a connection that ends hands in its counts
 	two.Close()
-	eventually(t, "counts of 40 batches", func() bool {
+	stack.Eventually(t, "counts of 40 batches", func() bool {
 		return value[int64](db, `SELECT tup_inserted FROM pg_stat_database WHERE datname = current_database()`) > 60000
 	})
 	db.wantCount(0, "deadlocks", `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)

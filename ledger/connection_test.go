@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -191,7 +192,7 @@ func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			go func() { done <- call(ctx, l) }()
-			eventually(t, "waiting for the lock", func() bool {
+			stack.Eventually(t, "waiting for the lock", func() bool {
 				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND wait_event_type = 'Lock'`) == 1
 			})
 			cancel()
@@ -199,13 +200,13 @@ func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 				t.Error("no error after the context was cancelled")
 			}
 			start := time.Now()
-			eventually(t, "an end of the abandoned query", func() bool {
+			stack.Eventually(t, "an end of the abandoned query", func() bool {
 				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND state <> 'idle'`) == 0
 			})
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("something was open in the database for %v, want at most 5s", took)
 			}
-			eventually(t, "an empty pool", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
+			stack.Eventually(t, "an empty pool", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
 			if err := tx.Rollback(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +340,7 @@ func TestC11_NothingReliesOnTheSession(t *testing.T) {
 	_, _, err = l.List(ctx, ledger.Filter{})
 	use("list", err)
 	use("check", l.Check(ctx))
-	eventually(t, "the last release", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
+	stack.Eventually(t, "the last release", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
 	if releases.Load() < 160 || leftovers.Load() != 0 {
 		t.Errorf("%d releases, %d things left on a session; want at least 160, none", releases.Load(), leftovers.Load())
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -190,21 +189,6 @@ func wantState(t testing.TB, l *ledger.Ledger, w ledger.Wish, want ledger.State)
 	t.Helper()
 	if e := explain(t, l, w); e.State != want {
 		t.Errorf("state %s, want %s", e.State, want)
-	}
-}
-
-// eventually polls until ok, or ends the test after ten seconds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatal("ten seconds passed without: " + what)
-		case <-tick.C:
-		}
 	}
 }
 

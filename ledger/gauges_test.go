@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -63,7 +64,7 @@ func TestGauges_WhatOnlyWaitsIsNotRead(t *testing.T) {
 	if first < waiting || g.Unfinished[ledger.StateOpen] != waiting || g.InDoubt != 0 || g.OldestUnfinished <= 0 {
 		t.Errorf("first: %d rows read, %+v", first, g)
 	}
-	eventually(t, "a look that reads only what changed", func() bool { // other tests' transactions on the server may be as old as the orders
+	stack.Eventually(t, "a look that reads only what changed", func() bool { // other tests' transactions on the server may be as old as the orders
 		return operationsRead(t, db, l, func() { g = mustGauges(t, l) }) <= 10
 	})
 	if g.Unfinished[ledger.StateOpen] != waiting {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -53,7 +52,6 @@ func TestJourneyOfABatch(t *testing.T) {
 	i.hire()
 	stop := i.work()
 	defer func() { _ = stop() }()
-	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
 	dir := t.TempDir()
 	good, bad := i.write(dir, "november.csv", payroll), i.write(dir, "bad.csv", strings.Replace(payroll, "20.50", "1.9E+18", 1))
 	twins := i.write(dir, "twins.csv", payroll+strings.Replace(payroll[strings.LastIndex(payroll, "e-3"):], "e-3", "e-4", 1))

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 // deadKey is the nth operation key of these tests.
@@ -34,7 +35,7 @@ func (i *installation) bury(amounts ...string) {
 		if _, err := js.PublishMsg(t.Context(), message); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "a dead letter, in the order of the jobs", func() bool {
+		stack.Eventually(t, "a dead letter, in the order of the jobs", func() bool {
 			return strings.Count(i.run("", "dead", "list", "-o", "jsonl").out, "\n") == n+1
 		})
 	}
@@ -135,14 +136,14 @@ func (i *installation) replaysOnce(stop func() cli.Code) {
 	if done := decoded[deadDoneRow](t, i.okAs("olga", args...)); done.Outcome != "done" || done.Published != 3 || done.Left != 0 {
 		t.Errorf("replay %+v", done)
 	}
-	until(t, "three are paid", func() bool { return i.bank.Summary().Executions == 3 })
+	stack.Eventually(t, "three are paid", func() bool { return i.bank.Summary().Executions == 3 })
 	if done := decoded[deadDoneRow](t, i.okAs("olga", args...)); done.Outcome != "no_effect" || done.Before != 3 {
 		t.Errorf("again %+v", done)
 	}
 	if all := i.okAs("olga", "dead", "list", "--state", "replayed", "-o", "csv"); strings.Count(all, "\n") != 4 {
 		t.Errorf("replayed:\n%s", all)
 	}
-	until(t, "three events", func() bool { return i.events("authorized") == 3 })
+	stack.Eventually(t, "three events", func() bool { return i.events("authorized") == 3 })
 }
 
 // correctsOnce makes a new withdrawal of a letter that is no job, and discards the last one.
@@ -158,7 +159,7 @@ func (i *installation) correctsOnce() {
 	if done.Outcome != "done" || !done.Closed || done.OldKey != deadKey(4) {
 		t.Errorf("correct %+v", done)
 	}
-	until(t, "the correction is paid", func() bool {
+	stack.Eventually(t, "the correction is paid", func() bool {
 		return strings.Contains(i.run("", "ops", "show", done.NewKey, "-o", "json").out, `"state": "authorized"`)
 	})
 	if old := i.ok("", "ops", "show", deadKey(4), "-o", "json"); !strings.Contains(old, `"state": "cancelled"`) || !strings.Contains(old, `"code": "corrected"`) {
@@ -185,7 +186,7 @@ func (i *installation) correctsOnce() {
 	if got := i.ok("", "prove", "-o", "json"); !strings.Contains(got, `"lost": 0`) || !strings.Contains(got, `"mismatched": 0`) {
 		t.Errorf("prove:\n%s", got)
 	}
-	until(t, "the events of the closed keys", func() bool { return i.events("cancelled") == 2 })
+	stack.Eventually(t, "the events of the closed keys", func() bool { return i.events("cancelled") == 2 })
 	if n := i.events("authorized"); n != 4 { // F7
 		t.Errorf("%d events of authorized operations, want 4", n)
 	}

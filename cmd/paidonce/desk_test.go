@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -174,10 +173,9 @@ func TestJourneyOfARetry(t *testing.T) {
 	i.hire()
 	stop := i.work()
 	defer func() { _ = stop() }()
-	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
 	i.okAs("olga", "pause", "source", "wallet", "--reason", "test")
 	i.enqueueJourney()
-	until(t, "held", func() bool {
+	stack.Eventually(t, "held", func() bool {
 		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"held_reason"`)
 	})
 	owner, err := pgx.Connect(t.Context(), i.databases.Owner)
@@ -191,7 +189,7 @@ func TestJourneyOfARetry(t *testing.T) {
 	}
 	i.okAs("olga", "resume", "source", "wallet", "--reason", "over")
 	has(t, i.okAs("olga", "ops", "resolve", journeyKey, "--retry", "--reason", "the worker is mended", "-o", "json"), `"outcome": "done"`)
-	until(t, "authorized", func() bool {
+	stack.Eventually(t, "authorized", func() bool {
 		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"state": "authorized"`)
 	})
 	if n := i.bank.Summary().Executions; n != 1 {
@@ -215,7 +213,7 @@ func TestLookUpAndCancel(t *testing.T) {
 	go func() {
 		answered <- o.as("olga", "ops", "lookup", parked, "--reason", "the customer called", "--wait", "30s", "-o", "json")
 	}()
-	until(t, "asked", func() bool { // as a worker: what is due is looked up
+	stack.Eventually(t, "asked", func() bool { // as a worker: what is due is looked up
 		work, err := o.worker.LookAtParked(t.Context(), "northbank", 10)
 		for _, w := range work {
 			o.worker.Append(t.Context(), []ledger.Late{{Key: w.Claim.Key, Facts: []ledger.Fact{{Kind: ledger.FactLookUp, Verdict: "authorized", TransferID: "tr_7"}}}})

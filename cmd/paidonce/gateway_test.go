@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -32,27 +29,6 @@ func (i *installation) openDoor() (url string) {
 	return "http://" + address
 }
 
-// process runs a command until the returned function is called, which gives its exit code.
-func (i *installation) process(args ...string) (stop func() cli.Code) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan cli.Code, 1)
-	log := &lockedBuffer{}
-	go func() {
-		ended <- run(ctx, world{
-			args: args, stdin: strings.NewReader(""), stdout: io.Discard, stderr: log,
-			lookup: func(name string) (string, bool) { return i.config, name == "PAIDONCE_CONFIG" },
-		})
-	}()
-	return sync.OnceValue(func() cli.Code {
-		cancel()
-		code := <-ended
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.said.WriteString(log.String())
-		return code
-	})
-}
-
 func submit(url, key string) (int, string) {
 	request, err := http.NewRequest("POST", url+"/v1/withdrawals", strings.NewReader(`{"route":"gbp-fps","debtor_account":"`+canaryAccount+
 		`","amount":"49.00","currency":"GBP","beneficiary":{"name":"`+canaryName+`","iban":"`+canaryIBAN+`"},"reference":"`+canaryReference+`"}`))
@@ -60,16 +36,7 @@ func submit(url, key string) (int, string) {
 		return 0, err.Error()
 	}
 	request.Header = http.Header{"Authorization": {"Bearer " + sourceToken}, "Idempotency-Key": {key}, "Prefer": {"wait=20"}}
-	response, err := (&http.Client{}).Do(request)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(text)
+	return readAnswer((&http.Client{}).Do(request))
 }
 
 // TestGateway_SaysWhatIsMissing, all of it at once, before it connects to anything, and never a token.
@@ -146,7 +113,7 @@ func TestGateway_OneWithdrawalFromDoorToEvents(t *testing.T) {
 		key := job.NewKey().String()
 		var status int
 		var text string
-		until(t, "authorized", func() bool {
+		stack.Eventually(t, "authorized", func() bool {
 			status, text = submit(url, key)
 			return status == http.StatusCreated || status == http.StatusOK
 		})

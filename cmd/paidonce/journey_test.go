@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/integration/stack/bank"
@@ -58,22 +57,8 @@ func install(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true, ConfigFile: roles.ConfigFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	simulator, err := bank.Start(banksim.Options{Calm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := simulator.Stop(); err != nil {
-			t.Error(err)
-		}
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := stack.Broker(t, stack.NATSOptions{Dir: t.TempDir(), ConfigFile: roles.ConfigFile})
+	simulator := bank.Calm(t)
 	i := &installation{t: t, nats: server, roles: roles, bank: simulator, databases: stack.Databases(t), health: stack.FreeAddress(t)}
 	dir := t.TempDir()
 	i.write(dir, "token", canaryToken+"\n")
@@ -176,14 +161,22 @@ func (i *installation) ok(stdin string, args ...string) string {
 	return got.out
 }
 
-// work runs `paidonce worker` until the returned function is called, which gives its exit code.
+// work is process for `paidonce worker`, once it is ready.
 func (i *installation) work() (stop func() cli.Code) {
+	i.t.Helper()
+	stop = i.process("worker")
+	stack.Eventually(i.t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
+	return stop
+}
+
+// process runs a command until the returned function is called, which gives its exit code.
+func (i *installation) process(args ...string) (stop func() cli.Code) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan cli.Code, 1)
-	log := &lockedBuffer{}
+	log := &stack.Log{}
 	go func() {
 		ended <- run(ctx, world{
-			args: []string{"worker"}, stdin: strings.NewReader(""), stdout: io.Discard, stderr: log,
+			args: args, stdin: strings.NewReader(""), stdout: io.Discard, stderr: log,
 			lookup: func(name string) (string, bool) { return i.config, name == "PAIDONCE_CONFIG" },
 		})
 	}()
@@ -197,42 +190,13 @@ func (i *installation) work() (stop func() cli.Code) {
 	})
 }
 
-// lockedBuffer is a log that is written and read at the same time.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// until polls, with a bound.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute) // a bound on hanging, not on speed
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: not within two minutes", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // get reads a page of the health server.
 func (i *installation) get(path string) (int, string) {
-	response, err := http.Get("http://" + i.health + path)
+	return readAnswer(http.Get("http://" + i.health + path))
+}
+
+// readAnswer gives the status and the text of an answer; of one that did not come, 0 and the error.
+func readAnswer(response *http.Response, err error) (int, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -315,7 +279,6 @@ func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 	i.hire()
 	stop := i.work()
 	defer func() { _ = stop() }()
-	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
 
 	i.enqueueAndWait()
 	i.checkEvent()
@@ -438,7 +401,7 @@ func (i *installation) enqueueAndWait() {
 	if !strings.Contains(first.out, `"duplicate": false`) || !strings.Contains(second.out, `"duplicate": true`) {
 		i.t.Errorf("first %s, again %s", first.out, second.out)
 	}
-	until(i.t, "authorized", func() bool {
+	stack.Eventually(i.t, "authorized", func() bool {
 		return strings.Contains(i.run("", "ops", "show", journeyKey, "-o", "json").out, `"state": "authorized"`)
 	})
 	if executions := i.bank.Summary(); executions.Executions != 1 {
@@ -489,7 +452,7 @@ func (i *installation) compareDead() {
 	if _, err := js.Publish(t.Context(), "withdrawals.jobs.gbp-fps.wallet", []byte(bad)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "dead letter", func() bool { return strings.Contains(i.run("", "dead", "list", "-o", "jsonl").out, `"sequence":1`) })
+	stack.Eventually(t, "dead letter", func() bool { return strings.Contains(i.run("", "dead", "list", "-o", "jsonl").out, `"sequence":1`) })
 	first, second := i.ok("", "dead", "list", "-o", "json"), i.ok("", "dead", "list", "-o", "json")
 	if first != second {
 		t.Errorf("listing twice differs:\n%s\n%s", first, second)
@@ -530,7 +493,7 @@ func (i *installation) checkEvent() {
 		t.Fatal(err)
 	}
 	var event map[string]any
-	until(t, "event", func() bool {
+	stack.Eventually(t, "event", func() bool {
 		stream, err := js.Stream(t.Context(), "WITHDRAWAL_EVENTS")
 		if err != nil {
 			return false
@@ -544,7 +507,7 @@ func (i *installation) checkEvent() {
 			t.Errorf("event: %s is %v, want %s", name, event[name], text)
 		}
 	}
-	until(t, "event marked as published", func() bool {
+	stack.Eventually(t, "event marked as published", func() bool {
 		return !strings.Contains(i.run("", "ops", "explain", journeyKey, "-o", "json").out, "unpublished_events")
 	})
 	for _, name := range []string{"event_id", "occurred_at", "transfer_id"} {
@@ -564,7 +527,7 @@ func (i *installation) checkHealth() {
 		t.Errorf("/readyz: %d %q", code, body)
 	}
 	var metrics string
-	until(t, "dead letters counted", func() bool {
+	stack.Eventually(t, "dead letters counted", func() bool {
 		_, metrics = i.get("/metrics")
 		return strings.Contains(metrics, "\npaidonce_dead_letters 1\n")
 	})

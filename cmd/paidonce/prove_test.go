@@ -14,6 +14,7 @@ import (
 	"github.com/paidonce/paidonce/bankclient"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/prove"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 func (i *installation) proved(args ...string) (prove.Report, said) {
@@ -34,9 +35,8 @@ func TestProveCommand(t *testing.T) {
 	i.migrate()
 	stop := i.work()
 	defer func() { _ = stop() }()
-	until(t, "ready", func() bool { code, _ := i.get("/readyz"); return code == http.StatusOK })
 	i.enqueueJourney()
-	until(t, "published", func() bool {
+	stack.Eventually(t, "published", func() bool {
 		report, _ := i.proved("--patience", "0s")
 		return report.Authorized == 1 && report.OutboxPending == 0
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	roles "github.com/paidonce/paidonce/deploy/postgres"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 func readTop(t *testing.T, name string) string {
@@ -111,7 +112,7 @@ func TestReadme_EveryCommandRuns(t *testing.T) {
 		}
 		if found := regexp.MustCompile(`(?m)^key +([0-9a-f-]{36})$`).FindStringSubmatch(got.out); found != nil && strings.HasPrefix(line, "enqueue ") {
 			key = found[1]
-			until(t, "worked", func() bool {
+			stack.Eventually(t, "worked", func() bool {
 				return command(t, "", nil, "ops", "show", key, "--config", filepath.Join(dir, "paidonce.yaml")).code == cli.OK
 			})
 		}
@@ -174,14 +175,14 @@ func startDevstack(t *testing.T) string {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../devstack").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	log := &lockedBuffer{}
+	log := &stack.Log{}
 	cmd := exec.Command(program, "--dir", dir, "--jobs", "16", "--kills", "0", "--calm")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		until(t, "proved", func() bool { return strings.Contains(log.String(), "proved: ") }) // a run that is interrupted before says so by its code
+		stack.Eventually(t, "proved", func() bool { return strings.Contains(log.String(), "proved: ") }) // a run that is interrupted before says so by its code
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
@@ -189,7 +190,7 @@ func startDevstack(t *testing.T) string {
 			t.Errorf("devstack: %v\n%s", err, log)
 		}
 	})
-	until(t, "ready", func() bool { return strings.Contains(log.String(), " ready\n") })
+	stack.Eventually(t, "ready", func() bool { return strings.Contains(log.String(), " ready\n") })
 	return dir
 }
 

@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/integration/stack/bank"
 )
@@ -40,16 +39,8 @@ type services struct {
 
 func start(t *testing.T) *services {
 	t.Helper()
-	broker, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Shutdown() })
-	simulator, err := bank.Start(banksim.Options{Calm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = simulator.Stop() })
+	broker := stack.Broker(t, stack.NATSOptions{Dir: t.TempDir()})
+	simulator := bank.Calm(t)
 	urls := stack.Databases(t)
 	s := &services{t: t, dir: t.TempDir(), nats: broker.URL(), bank: simulator}
 	address := stack.FreeAddress(t)
@@ -117,21 +108,13 @@ func (s *services) run(cmd *exec.Cmd) string {
 
 func (s *services) await() {
 	s.t.Helper()
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	stack.Eventually(s.t, "the gateway listens", func() bool {
 		response, err := (&http.Client{}).Get(s.url + "/openapi.json")
 		if err == nil {
 			_ = response.Body.Close()
-			return
 		}
-		select {
-		case <-deadline:
-			s.t.Fatal("the gateway does not listen within 30 s")
-		case <-tick.C:
-		}
-	}
+		return err == nil
+	})
 }
 
 // example is one program: how it is run for a key, and what it must print the first and the second time.

@@ -249,11 +249,7 @@ func TestL1_ConnectionsThatDoNotCloseAreNotWaitedFor(t *testing.T) {
 
 // A worker whose database is away starts, says so, pulls nothing, and stops when told to.
 func TestWorkerWithoutADatabaseIsAliveAndNotReady(t *testing.T) {
-	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Shutdown() }()
+	server := stack.Broker(t, stack.NATSOptions{Dir: t.TempDir()})
 	health := stack.FreeAddress(t)
 	c := workerConfig(t, server.URL(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=1", health)
 	provision(t, c)

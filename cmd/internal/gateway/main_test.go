@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +62,7 @@ type city struct {
 	ledger *ledger.Ledger // of a worker
 	conn   *pgx.Conn      // the owner's
 	api    *document
-	log    *lockedBuffer
+	log    *stack.Log
 	client *http.Client
 	around func(gateway.Intake) gateway.Intake // of gateways made after it is set; nil = nothing
 
@@ -74,7 +73,7 @@ type city struct {
 func newCity(t *testing.T) *city {
 	t.Helper()
 	t.Parallel() // each has a database of its own
-	c := &city{t: t, urls: stack.Databases(t), api: readDocument(t), log: &lockedBuffer{},
+	c := &city{t: t, urls: stack.Databases(t), api: readDocument(t), log: &stack.Log{},
 		client: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 	c.ledger = c.open(ledger.Options{})
 	conn, err := pgx.Connect(t.Context(), c.urls.Owner)
@@ -309,38 +308,5 @@ func (c *city) wantCount(want int, what, sql string, args ...any) {
 	}
 	if got != want {
 		c.t.Errorf("%s: %d, want %d", what, got, want)
-	}
-}
-
-// lockedBuffer is a log that is written and read at the same time.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// eventually polls, with a bound.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute) // a bound on hanging, not on speed
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: not within two minutes", what)
-		case <-tick.C:
-		}
 	}
 }

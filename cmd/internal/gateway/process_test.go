@@ -39,24 +39,8 @@ type town struct {
 func newTown(t *testing.T, database string) *town {
 	t.Helper()
 	c := newCity(t)
-	broker, err := stack.StartNATSProcess(stack.NATSOptions{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	simulator, err := bank.Start(banksim.Options{Calm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := simulator.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	broker := stack.BrokerProcess(t, stack.NATSOptions{})
+	simulator := bank.Calm(t)
 	if database == "" {
 		database = c.urls.Worker
 	}
@@ -127,7 +111,7 @@ func (w *town) run(what string, opts app.GatewayOptions) (stop func()) {
 
 func (w *town) awaitDoor() {
 	w.t.Helper()
-	eventually(w.t, "the gateway listens", func() bool {
+	stack.Eventually(w.t, "the gateway listens", func() bool {
 		a, err := w.gate.ask("GET", "/openapi.json", nil, "")
 		return err == nil && a.status == http.StatusOK
 	})
@@ -223,7 +207,7 @@ func TestGatewayIsKilledAtEachStep(t *testing.T) {
 					if a := w.insist(key); a.status != http.StatusAccepted || a.Key != key {
 						t.Errorf("%s: %d %s", step, a.status, a.text)
 					}
-					eventually(t, "published, or dead", func() bool {
+					stack.Eventually(t, "published, or dead", func() bool {
 						return w.count(`SELECT count(*) FROM unpublished_jobs`) == 0 || !dying.lives()
 					})
 				}
@@ -232,7 +216,7 @@ func TestGatewayIsKilledAtEachStep(t *testing.T) {
 		dying.wasKilled(t)
 		next := startGatewayProcess(t, w.file, "gateway", never, 0)
 		callers.Wait()
-		eventually(t, "published after "+step, func() bool { return w.count(`SELECT count(*) FROM unpublished_jobs`) == 0 })
+		stack.Eventually(t, "published after "+step, func() bool { return w.count(`SELECT count(*) FROM unpublished_jobs`) == 0 })
 		next.stop(t)
 		total += len(keys)
 		w.wantCount(total, "operations after "+step, `SELECT count(*) FROM operations WHERE state = 'open' AND fence = 0`)
@@ -275,7 +259,7 @@ func TestL4_EventsComeOncePerIDAndInOrder(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.text)
 		}
 	}
-	eventually(t, "all events published", func() bool { return w.count(`SELECT count(*) FROM outbox`) == 0 })
+	stack.Eventually(t, "all events published", func() bool { return w.count(`SELECT count(*) FROM outbox`) == 0 })
 	next.stop(t)
 	ids, kinds := map[string]int{}, map[string]string{}
 	for _, m := range w.stored(queue.StreamEvents) {
@@ -321,7 +305,7 @@ func TestNATSAway_NothingIsLostAndTheSweepTakesOver(t *testing.T) {
 	if err := w.nats.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "jobs and events published", func() bool {
+	stack.Eventually(t, "jobs and events published", func() bool {
 		return w.count(`SELECT (SELECT count(*) FROM unpublished_jobs) + (SELECT count(*) FROM outbox)`) == 0
 	})
 	jobs := map[string]bool{}
@@ -394,7 +378,7 @@ func TestD12_TheBankHangsAndTheDoorAnswers(t *testing.T) {
 	for range 100 {
 		w.insist(newKey())
 	}
-	eventually(t, "a hundred calls hang", func() bool { return w.count(`SELECT count(*) FROM operations WHERE state = 'claimed'`) == 100 })
+	stack.Eventually(t, "a hundred calls hang", func() bool { return w.count(`SELECT count(*) FROM operations WHERE state = 'claimed'`) == 100 })
 	for range 20 {
 		began := time.Now()
 		key := newKey()
@@ -475,7 +459,7 @@ func TestTokens_AreReadFromAFileOfSeveralLines(t *testing.T) {
 	w.gate.post(newKey(), with("49.00", "250000.01")).want(t, http.StatusUnprocessableEntity, "amount_over_limit", false)
 	w.gate.post(newKey(), with(`"GBP"`, `"EUR"`)).want(t, http.StatusUnprocessableEntity, "currency_not_on_route", false)
 	w.gate.post(newKey(), with(`gbp-fps`, `eur-sepa`)).want(t, http.StatusUnprocessableEntity, "route_not_allowed", false)
-	eventually(t, "ready", func() bool {
+	stack.Eventually(t, "ready", func() bool {
 		response, err := w.client.Get("http://" + w.health + "/readyz")
 		if err != nil {
 			return false

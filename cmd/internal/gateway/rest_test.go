@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/paidonce/paidonce/cmd/internal/gateway"
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -112,7 +113,7 @@ func TestWait_EndsWithTheOutcome(t *testing.T) {
 		var first, second answer
 		var waiting sync.WaitGroup
 		waiting.Go(func() { first = g.mustAsync(wallet(key, "Prefer", "respond-async, wait=25")) })
-		eventually(t, "accepted", func() bool { _, err := c.ledger.Explain(context.Background(), uuid.MustParse(key)); return err == nil })
+		stack.Eventually(t, "accepted", func() bool { _, err := c.ledger.Explain(context.Background(), uuid.MustParse(key)); return err == nil })
 		waiting.Go(func() { second = g.mustAsync(wallet(key, "Prefer", "wait=25")) })
 		claim := c.claim(key)
 		began := time.Now()
@@ -171,12 +172,12 @@ func TestWait_IsToldByAWorkerInTheSameProcess(t *testing.T) {
 	var a answer
 	var waiting sync.WaitGroup
 	waiting.Go(func() { a = g.mustAsync(wallet(key, "Prefer", "wait=20")) })
-	eventually(t, "accepted", func() bool { _, err := c.ledger.Explain(context.Background(), uuid.MustParse(key)); return err == nil })
+	stack.Eventually(t, "accepted", func() bool { _, err := c.ledger.Explain(context.Background(), uuid.MustParse(key)); return err == nil })
 	c.record(ledger.Authorize(c.claim(key), "tr_1", fact("authorized")))
 	g.Tell(uuid.New()) // nobody waits for it
 	ended := make(chan struct{})
 	go func() { waiting.Wait(); close(ended) }()
-	eventually(t, "told", func() bool { // told as often as it takes: the request may not wait yet
+	stack.Eventually(t, "told", func() bool { // told as often as it takes: the request may not wait yet
 		g.Tell(uuid.MustParse(key))
 		select {
 		case <-ended:
@@ -219,13 +220,13 @@ func TestWait_HoldsNoSlot(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range 2 {
 		waiting.Go(func() {
-			eventually(t, "a slot", func() bool {
+			stack.Eventually(t, "a slot", func() bool {
 				a := g.mustAsync(wallet(key, "Prefer", "wait=30"))
 				return a.status == http.StatusCreated
 			})
 		})
 	}
-	eventually(t, "answered at once", func() bool {
+	stack.Eventually(t, "answered at once", func() bool {
 		began := time.Now()
 		a := g.post(newKey(), body, "Prefer", "wait=2")
 		return a.status == http.StatusAccepted && time.Since(began) < time.Second
@@ -322,7 +323,7 @@ func TestAccessLog_OneLinePerRequestWithoutPayload(t *testing.T) {
 	key := newKey()
 	g.post(key, body, "X-Request-Id", "req-7")
 	g.must("GET", "/v1/withdrawals/"+canaryIBAN+"?x="+canaryAccount, wallet("", "X-Request-Id", canaryName), "").want(t, http.StatusNotFound, "not_found", false)
-	eventually(t, "two lines", func() bool { return strings.Count(c.log.String(), `"message":"request"`) == 2 })
+	stack.Eventually(t, "two lines", func() bool { return strings.Count(c.log.String(), `"message":"request"`) == 2 })
 	for _, part := range []string{`"request_id":"req-7"`, `"method":"POST"`, `"path":"/v1/withdrawals"`, `"status":202`, `"source":"wallet"`, `"key":"` + key + `"`,
 		`"path":"/v1/withdrawals/{key}"`, `"code":"not_found"`} {
 		if !strings.Contains(c.log.String(), part) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/paidonce/paidonce/cmd/internal/gateway"
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/job"
 )
@@ -125,7 +126,7 @@ func TestA1_TwoHundredThatWaitGetTheSameOutcome(t *testing.T) {
 	key := newKey()
 	var worked sync.WaitGroup
 	worked.Go(func() {
-		eventually(t, "accepted", func() bool {
+		stack.Eventually(t, "accepted", func() bool {
 			claim, err := claimOf(c.ledger, uuid.MustParse(key))
 			if err != nil {
 				return false

@@ -53,22 +53,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	server, err := stack.StartNATS(stack.NATSOptions{Dir: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	simulator, err := bank.Start(banksim.Options{Calm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := simulator.Stop(); err != nil {
-			t.Error(err)
-		}
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := stack.Broker(t, stack.NATSOptions{Dir: t.TempDir()})
+	simulator := bank.Calm(t)
 	w := &world{t: t, bank: simulator, databases: stack.Databases(t)}
 	w.config = w.load(server.URL())
 	banks, err := app.Banks(w.config)

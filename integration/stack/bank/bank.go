@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"testing"
 
 	"github.com/paidonce/paidonce/bankclient/banksim"
 )
@@ -41,6 +42,21 @@ func Start(options banksim.Options) (*Bank, error) {
 	b.serving.Go(func() { b.serve(b.Bank.Serve(api)) })
 	b.serving.Go(func() { b.serve(b.ServeControl(control)) })
 	return b, nil
+}
+
+// Calm opens a bank for one test that does no harm of itself.
+func Calm(t testing.TB) *Bank {
+	t.Helper()
+	b, err := Start(banksim.Options{Calm: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }
 
 func (b *Bank) serve(err error) {
