@@ -2,7 +2,9 @@ package crash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -32,6 +34,8 @@ type order struct {
 	Route   string    `json:"route"`   // the lane's
 	Broker  string    `json:"broker"`  // host and port
 	Newer   bool      `json:"newer"`   // new operations get a renderer that older programs do not know
+	Away    bool      `json:"away"`    // the ledger is away when the key is claimed for the first time
+	Stray   string    `json:"stray"`   // route of a job that no consumer covers, of whose dead letter it dies; "" = the lane's jobs
 }
 
 // bomb kills its own process at one point.
@@ -40,7 +44,8 @@ type bomb struct {
 	partnerKey string
 	say        func(string)
 	known      atomic.Bool // something about the key has been seen
-	refs       sync.Map    // outbox rows of the key
+	wasAway    atomic.Bool
+	refs       sync.Map // outbox rows of the key
 }
 
 func prepare(detail string, say func(string)) (underfire.Around, error) {
@@ -48,6 +53,7 @@ func prepare(detail string, say func(string)) (underfire.Around, error) {
 	if err := json.Unmarshal([]byte(detail), &b.order); err != nil {
 		return underfire.Around{}, fmt.Errorf("read the cell: %w", err)
 	}
+	b.known.Store(b.Stray != "")
 	b.partnerKey = bankclient.PartnerKey(b.Key, b.Partner, step, 0).String()
 	around := underfire.Around{Options: impatient}
 	if b.Newer {
@@ -106,19 +112,31 @@ func (b *bomb) is(key uuid.UUID) bool { return b.Key == uuid.Nil || b.Key == key
 func (b *bomb) onWire(chunk []byte) string {
 	text := string(chunk)
 	switch {
-	case strings.Contains(text, "HPUB withdrawals.dead."+b.Route+"."):
+	case strings.Contains(text, "HPUB withdrawals.dead."+cmp.Or(b.Stray, b.Route)+"."):
 		return "dead_published"
 	case strings.Contains(text, "+TERM"):
 		return "terminated"
 	case strings.Contains(text, "+ACK"):
 		return "acknowledged"
+	case strings.Contains(text, "-NAK"):
+		return "handed_back"
+	case strings.Contains(text, "+WPI"):
+		return "in_progress"
 	case strings.Contains(text, "HPUB withdrawals.events."+b.Route+".") && (b.Key == uuid.Nil || strings.Contains(text, b.Key.String())):
 		return "event_published"
+	case strings.Contains(text, "PUB withdrawals.recorded "):
+		return "hint"
 	}
 	return ""
 }
 
+// isPull reports a request for jobs, the only step before anything is known of a key.
+func isPull(chunk []byte) bool { return bytes.Contains(chunk, []byte("$JS.API.CONSUMER.MSG.NEXT.")) }
+
 func (b *bomb) before(toBroker bool, chunk []byte) {
+	if toBroker && isPull(chunk) {
+		b.at("pull:before")
+	}
 	if toBroker && b.known.Load() && strings.HasSuffix(b.Point, ":before") {
 		if point := b.onWire(chunk); point != "" {
 			b.at(point + ":before")
@@ -127,6 +145,10 @@ func (b *bomb) before(toBroker bool, chunk []byte) {
 }
 
 func (b *bomb) after(toBroker bool, chunk []byte) {
+	if toBroker && b.Point == "pull:after" && isPull(chunk) {
+		<-time.After(10 * time.Millisecond) // a reset would overtake what is still on its way
+		b.at("pull:after")
+	}
 	if toBroker && b.known.Load() && strings.HasSuffix(b.Point, ":after") {
 		if point := b.onWire(chunk); point+":after" == b.Point {
 			<-time.After(10 * time.Millisecond) // a reset would overtake what is still on its way
@@ -152,6 +174,13 @@ func contains[T any](all []T, is func(*T) bool) bool {
 func (l ledgerBomb) Claim(ctx context.Context, wishes []ledger.Wish) []ledger.ClaimAnswer {
 	ours := contains(wishes, func(w *ledger.Wish) bool { return l.is(w.Key) })
 	l.when(ours, "claim:before")
+	if l.Away && ours && !l.wasAway.Swap(true) {
+		answers := make([]ledger.ClaimAnswer, len(wishes))
+		for i := range answers {
+			answers[i].Err = errors.New("away")
+		}
+		return answers
+	}
 	answers := l.Ledger.Claim(ctx, wishes)
 	l.when(ours, "claim:after")
 	return answers
@@ -165,6 +194,7 @@ func (l ledgerBomb) ClaimDue(ctx context.Context, partner string, limit int) ([]
 }
 
 func (l ledgerBomb) LookAtParked(ctx context.Context, partner string, limit int) ([]ledger.Work, error) {
+	l.when(l.known.Load(), "look_at_parked:before")
 	works, err := l.Ledger.LookAtParked(ctx, partner, limit)
 	l.when(contains(works, func(w *ledger.Work) bool { return l.is(w.Claim.Key) }), "look_at_parked:after")
 	return works, err
@@ -245,6 +275,11 @@ func (d deliveryBomb) Done() {
 	d.Delivery.Done()
 }
 
+func (d deliveryBomb) Retry(after time.Duration) {
+	d.when(d.known.Load(), "retry:before")
+	d.Delivery.Retry(after)
+}
+
 func (d deliveryBomb) Dead(reason job.Reason, detail string) {
 	d.when(d.known.Load(), "dead:before")
 	d.Delivery.Dead(reason, detail)
@@ -256,6 +291,7 @@ type outboxBomb struct {
 }
 
 func (o outboxBomb) Unpublished(ctx context.Context, most int) ([]queue.Event, error) {
+	o.when(o.known.Load(), "outbox_read:before")
 	events, err := o.Outbox.Unpublished(ctx, most)
 	ours := false
 	for _, e := range events {

@@ -137,7 +137,7 @@ func TestMatrix_EveryPointAndEveryBehaviour(t *testing.T) {
 	for _, c := range full {
 		names[c.name()] = true
 	}
-	if len(names) != len(full) || len(full) != 316 { // 16 points under all 8, 15 more under 30 in sum; each twice
+	if len(names) != len(full) || len(full) != 402 { // 17 points under all 9 behaviours, 23 more under 48 in sum; each twice
 		t.Errorf("%d cells, %d names", len(full), len(names))
 	}
 }

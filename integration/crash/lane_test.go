@@ -178,7 +178,7 @@ func (l *lane) die(ctx context.Context, c cell) ([]uuid.UUID, error) {
 	hit := make(chan struct{})
 	var once sync.Once
 	first := job.NewKey()
-	o := order{Point: c.point, Key: first}
+	o := order{Point: c.point, Key: first, Away: c.behaviour.away}
 	if c.beside {
 		o.Key = uuid.Nil
 	}

@@ -13,6 +13,7 @@ type behaviour struct {
 	name       string
 	faults     []banksim.Fault // for each partner key
 	conflict   bool            // the key comes a second time with another amount
+	away       bool            // the ledger is away when the worker claims it for the first time
 	outcome    string
 	orElse     string // also right: when what was seen died with the worker
 	executions int
@@ -28,6 +29,7 @@ func behaviours() []behaviour {
 		{name: "rate_limited", faults: []banksim.Fault{{Name: "rate_limited", Next: 1}}, outcome: "authorized", executions: 1},
 		{name: "mismatch", faults: []banksim.Fault{{Name: "echo_differs", Value: "amount"}}, outcome: "parked", orElse: "authorized", executions: 1},
 		{name: "conflict", conflict: true, outcome: "authorized", executions: 1},
+		{name: "ledger_away", away: true, outcome: "authorized", executions: 1},
 	}
 }
 
@@ -39,16 +41,19 @@ type point struct {
 
 func points() []point {
 	doubt, again := []string{"error_after_commit", "late_commit"}, []string{"rate_limited", "our_funds"}
-	alarm, parked, dead := []string{"our_funds", "mismatch"}, []string{"mismatch"}, []string{"conflict"}
+	finished := []string{"calm", "rejects", "error_after_commit", "conflict", "ledger_away"}
+	alarm, parked, dead, away := []string{"our_funds", "mismatch"}, []string{"mismatch"}, []string{"conflict"}, []string{"ledger_away"}
 	return []point{
-		{"received", nil}, {"claim:before", nil}, {"claim:after", nil}, {"send:before", nil}, {"sent:arrived", nil}, {"send:after", nil},
+		{"pull:before", []string{"calm"}}, {"pull:after", []string{"calm"}}, {"received", nil}, {"claim:before", nil}, {"claim:after", nil}, {"send:before", nil}, {"sent:arrived", nil}, {"send:after", nil},
 		{"record:before", nil}, {"record:after", nil}, {"done:before", nil}, {"acknowledged:before", nil}, {"acknowledged:after", nil},
-		{"outbox_read:after", nil}, {"event_published:before", nil}, {"event_published:after", nil},
+		{"in_progress:before", doubt[1:]}, {"in_progress:after", doubt[1:]}, {"hint:before", finished}, {"hint:after", finished},
+		{"retry:before", away}, {"handed_back:before", away}, {"handed_back:after", away},
+		{"outbox_read:before", nil}, {"outbox_read:after", nil}, {"event_published:before", nil}, {"event_published:after", nil},
 		{"mark_published:before", nil}, {"mark_published:after", nil},
 		{"look_up:before", doubt}, {"look_up:after", doubt},
 		{"claim_due:before", slices.Concat(doubt, again)}, {"claim_due:after", slices.Concat(doubt, again)},
 		{"attempt:before", again}, {"attempt:after", again}, {"renew:before", doubt[1:]}, {"renew:after", doubt[1:]},
-		{"pause:before", alarm}, {"pause:after", alarm}, {"look_at_parked:after", parked}, {"append:before", parked}, {"append:after", parked},
+		{"pause:before", alarm}, {"pause:after", alarm}, {"look_at_parked:before", parked}, {"look_at_parked:after", parked}, {"append:before", parked}, {"append:after", parked},
 		{"dead:before", dead}, {"dead_published:before", dead}, {"dead_published:after", dead}, {"terminated:before", dead}, {"terminated:after", dead},
 	}
 }
