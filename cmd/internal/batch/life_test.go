@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/ledger"
 )
 
@@ -112,7 +113,7 @@ func TestApproval_Expires(t *testing.T) {
 	if !errors.Is(err, operate.ErrWaiting) {
 		t.Fatal(err)
 	}
-	eventually(t, "the proposal expires", func() bool {
+	stack.Eventually(t, "the proposal expires", func() bool {
 		return value[bool](w, `SELECT expires_at < clock_timestamp() FROM proposals WHERE id = $1`, out.Proposal.ID)
 	})
 	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "late"); !errors.Is(err, operate.ErrExpired) {
@@ -363,7 +364,7 @@ func TestPause_NothingIsRecordedAfterIt(t *testing.T) {
 
 // awaitLock returns when somebody waits to change the state of a run, or has changed it.
 func (w *world) awaitLock(state string) {
-	eventually(w.t, "the change waits or is through", func() bool {
+	stack.Eventually(w.t, "the change waits or is through", func() bool {
 		return value[bool](w, `SELECT EXISTS (SELECT FROM batch_runs WHERE state = $1)
 			OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
 			             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`, state)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 // TestRegister_PartsAreNotRemovedWhileTheRunComesOnRecord: an interrupted submitter removes its parts while its commit waits for the standby, and so
@@ -31,7 +32,7 @@ func TestRegister_PartsAreNotRemovedWhileTheRunComesOnRecord(t *testing.T) {
 				case pointRegister:
 					run := value[uuid.UUID](w, `SELECT DISTINCT run_id FROM batch_parts`)
 					go func() { removed <- remove(w, run) }()
-					eventually(t, "the removal waits or is through", func() bool {
+					stack.Eventually(t, "the removal waits or is through", func() bool {
 						return len(removed) > 0 || value[bool](w, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 							WHERE a.datname = current_database() AND NOT l.granted)`)
 					})

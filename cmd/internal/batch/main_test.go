@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -203,19 +202,4 @@ func (w *world) keys(run Run) map[int]uuid.UUID {
 		}
 	}
 	return keys
-}
-
-// eventually polls until ok, or ends the test after ten seconds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatal("ten seconds passed without: " + what)
-		case <-tick.C:
-		}
-	}
 }
