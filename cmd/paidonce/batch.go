@@ -312,7 +312,7 @@ func (s *session) batchPause() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				s.say("%d enqueued rows that nobody has begun are held now: `paidonce batch resume %s --reason ...` lets them go", walked.Moved, args[0])
+				s.say("paused; held now, of what was enqueued: %d. `paidonce batch resume %s --reason ...` goes on", walked.Moved, args[0])
 				return s.showRun(ctx, b, walked.Run)
 			})
 		}),

@@ -227,6 +227,9 @@ func (f *batchFile) options(c *config.Config, o *openedFile) error {
 		o.read.NotBefore = o.read.NotBefore.UTC().Truncate(time.Second)
 	}
 	o.expect = file.CheckOptions{MaxFaults: f.maxFaults, ExpectRows: f.expectRows}
+	if f.expectRows < 0 || f.maxFaults < 0 {
+		bad("--expect-rows and --max-faults must not be below 0")
+	}
 	for _, text := range f.expectSums {
 		decimal, currency, _ := strings.Cut(text, " ")
 		amount, err := money.Parse(decimal, currency)

@@ -217,15 +217,15 @@ func (c *checker) compare() {
 		c.note(&Fault{Code: "no_rows", Message: "the file has no payment", Hint: "was it exported completely?"})
 	}
 	if t := report.Trailer; t != nil {
-		c.compareWith("trailer", "the trailer of the file", t.Rows, t.Sums, true)
+		c.compareWith("trailer", "the trailer of the file says", t.Rows, t.Sums, true)
 	}
-	c.compareWith("expected", "the totals that were given with the file", c.opt.ExpectRows, c.opt.ExpectSums, c.opt.ExpectSums != nil)
+	c.compareWith("expected", "the totals that were given with the file say", c.opt.ExpectRows, c.opt.ExpectSums, c.opt.ExpectSums != nil)
 }
 
 func (c *checker) compareWith(code, name string, rows int, sums []money.Amount, withSums bool) {
 	report := &c.report
 	if rows != 0 && rows != report.Rows || rows == 0 && code == "trailer" && report.Rows != 0 {
-		c.note(&Fault{Code: code + "_rows", Message: fmt.Sprintf("the file has %d rows, %s says %d", report.Rows, name, rows),
+		c.note(&Fault{Code: code + "_rows", Message: fmt.Sprintf("the file has %d rows, %s %d", report.Rows, name, rows),
 			Hint: "rows are missing or stand twice: compare with the system that wrote the file"})
 	}
 	if !withSums || report.Bad > 0 || len(c.over) > 0 {
@@ -233,11 +233,11 @@ func (c *checker) compareWith(code, name string, rows int, sums []money.Amount, 
 	}
 	want := slices.Clone(sums)
 	if !sortSums(want) {
-		c.note(&Fault{Code: code + "_sums", Message: "a currency stands twice in " + name, Hint: "give one sum per currency"})
+		c.note(&Fault{Code: code + "_sums", Message: "a currency stands twice: " + name + " two sums of it", Hint: "give one sum per currency"})
 		return
 	}
 	if !slices.Equal(want, report.Sums) {
-		c.note(&Fault{Code: code + "_sums", Message: fmt.Sprintf("the rows sum up to %s, %s says %s", sumsText(report.Sums), name, sumsText(want)),
+		c.note(&Fault{Code: code + "_sums", Message: fmt.Sprintf("the rows sum up to %s, %s %s", sumsText(report.Sums), name, sumsText(want)),
 			Hint: "an amount or a row is wrong: compare with the system that wrote the file"})
 	}
 }

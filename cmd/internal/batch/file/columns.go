@@ -141,6 +141,9 @@ func refuseNoHeader(cells []string, template []headerCell, delimiter byte) *Faul
 			return nil
 		}
 	}
+	if strings.HasPrefix(strings.ToLower(cells[0]), "sep=") {
+		return endFault(1, "spreadsheet_sep", "the first line is a spreadsheet's note of the delimiter, no header", "remove the line, and declare the delimiter")
+	}
 	for _, other := range []string{",", ";", "|", "\t"} {
 		if first, _, found := strings.Cut(cells[0], other); len(cells) == 1 && found && is(first) {
 			return endFault(1, "delimiter", "the cells are not divided by the declared delimiter", "the file seems to use "+strconv.Quote(other)+": declare it")

@@ -97,7 +97,7 @@ func amountDamage(value string, d Dialect) (code, message, hint string) {
 		return "amount_sign", "has a sign", "amounts have no sign; a row cannot take money back"
 	case strings.IndexByte(value, otherMark(d.Decimal)) >= 0 && d.Thousands != otherMark(d.Decimal):
 		return "amount_mark", "has another decimal mark than the template declares, or marks between thousands",
-			"the template declares " + string(d.Decimal) + " as decimal mark; correct the template or the file"
+			"the template declares " + string(d.Decimal) + " as decimal mark, and nothing between thousands: correct the template or the file"
 	case d.Thousands == 0 && strings.ContainsAny(value, "' \u00a0\u202f"), d.Thousands != 0 && !plain && strings.IndexByte(value, d.Thousands) >= 0:
 		return "amount_groups", "has marks between groups of digits that are not where the template declares them", "export the amounts without them"
 	}

@@ -16,8 +16,8 @@ import (
 //   - NbOfTxs and CtrlSum are compared at both levels. CtrlSum is the sum of all amounts whatever their currencies, as the standard says.
 //   - A row is a CdtTrfTxInf: EndToEndId (also its row_ref), InstdAmt with Ccy, Cdtr/Nm, and the account: an IBAN, perhaps with BIC (BICFI in .09); or an
 //     account number (Othr/Id) at an agent of the clearing GBDSC (sort code) or USABA (routing number). The payer is DbtrAcct of its PmtInf, and
-//     ReqdExctnDt is not_before: the begin of that day in the place of the options, or that moment. What the beneficiary reads is one Ustrd, or the
-//     reference of one Strd (SCOR, check digits of ISO 11649 if it begins with RF).
+//     ReqdExctnDt is not_before: the begin of that day in the place of the options, or that moment; 1999-01-01 is as soon as possible. What the
+//     beneficiary reads is one Ustrd, or the reference of one Strd (SCOR, check digits of ISO 11649 if it begins with RF).
 //   - An amount may have fewer digits than its currency ("100" or "100.5" EUR): a number of XML has one value, and it is always in the major unit. It is
 //     scaled exactly. More digits, also zeros, are refused; nothing is rounded.
 //   - What would change the payment, or be lost on its way, is refused and not passed over: cheques (PmtMtd other than TRF, ChqInstr), equivalent amounts,
@@ -155,8 +155,11 @@ func (s *painSource) start(e xml.StartElement) error {
 		s.found(s.faultAt(child, "account_proxy", "names the account by a proxy, such as a telephone number, and where that leads can change",
 			"write the account itself, Id/IBAN or Id/Othr/Id, and leave Prxy out"))
 	case child.refused:
-		s.found(s.faultAt(child, "not_honoured", "asks for something that cannot be honoured",
-			"pay this row another way, or let the program that wrote the file leave it out"))
+		hint := "pay this row another way, or let the program that wrote the file leave it out"
+		if slices.Contains(Droppable(), child.name) {
+			hint += "; if nothing is lost without it, declare that " + child.name + " is ignored"
+		}
+		s.found(s.faultAt(child, "not_honoured", "asks for something that cannot be honoured", hint))
 	}
 	if child.refused && child.value == nil || child.opaque {
 		return s.skip()

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -131,6 +132,21 @@ func (s *painSource) begin(to sink) {
 	}
 }
 
+// soonest is the date by which programs ask for the next day that is possible.
+const soonest = "1999-01-01"
+
+// setBegin takes the day of a payment. One long past is a mistake, unless it is the one that means none.
+func (s *painSource) setBegin(at time.Time, asSoonAsPossible bool) {
+	switch {
+	case asSoonAsPossible:
+		s.payer.notBefore = ""
+	case at.UTC().Year() < 2000:
+		s.found(s.faultAt(s.open(), job.CodeTimeRange, "lies long ago", "write the day of the payment, or "+soonest+" for as soon as possible"))
+	default:
+		s.payer.notBefore = dayOrTime(at)
+	}
+}
+
 // set puts a value where it belongs.
 func (s *painSource) set(to sink, text string) {
 	r := &s.row
@@ -145,10 +161,10 @@ func (s *painSource) set(to sink, text string) {
 		s.payment.control = text
 	case sinkDate:
 		day, _ := xmlDate(text, s.opt.Location)
-		s.payer.notBefore = dayOrTime(day)
+		s.setBegin(day, strings.HasPrefix(text, soonest))
 	case sinkTime:
 		at, _ := xmlTime(text, s.opt.Location)
-		s.payer.notBefore = dayOrTime(at)
+		s.setBegin(at, strings.HasPrefix(text, soonest))
 	case sinkPayerIBAN, sinkPayerOther:
 		s.payer.account = text
 	case sinkEndToEnd:

@@ -51,7 +51,10 @@ func TestPainIsReadLiterally(t *testing.T) {
 		"the payer":                   {nil, func(r *Row) string { return r.Job.DebtorAccount.Reveal() }, "DE89370400440532013000"},
 		"the bank":                    {nil, func(r *Row) string { return r.Job.Beneficiary.BIC.Reveal() }, "BNPAFRPPXXX"},
 		"the day":                     {nil, beginOf, "2026-12-24T00:00:00"},
-		"a day with an offset":        {[]string{`2026-12-24<`, `2026-12-24+01:00<`}, beginOf, "2026-12-23T23:00:00"},
+		"as soon as possible":         {[]string{`2026-12-24<`, `1999-01-01<`}, beginOf, "0001-01-01T00:00:00"},
+		"a person born long ago": {[]string{inName, inName + `<Id><PrvtId><DtAndPlcOfBirth><BirthDt>1949-02-28</BirthDt><CityOfBirth>Ulm</CityOfBirth>` +
+			`<CtryOfBirth>DE</CtryOfBirth></DtAndPlcOfBirth></PrvtId></Id>`}, nameOf, "A N Example 0"},
+		"a day with an offset": {[]string{`2026-12-24<`, `2026-12-24+01:00<`}, beginOf, "2026-12-23T23:00:00"},
 	} {
 		for _, format := range []Format{FormatPain00103, FormatPain00109} {
 			document := painRow(t, format, c.pairs...)
@@ -67,6 +70,18 @@ func TestPainIsReadLiterally(t *testing.T) {
 			}})
 			if !report.Good() || got != c.value {
 				t.Errorf("%s in %s: %q, want %q; %s", name, format, got, c.value, codes(report))
+			}
+		}
+	}
+}
+
+// TestPain_ADayLongAgoIsAMistake, and one that is no day is no value.
+func TestPain_ADayLongAgoIsAMistake(t *testing.T) {
+	for day, want := range map[string]string{"0026-12-24": "time_range", "1999-01-02": "time_range", "2026-02-29": "time_form", "24.12.2026": "time_form"} {
+		for _, format := range []Format{FormatPain00103, FormatPain00109} {
+			report := mustCheck(t, painRow(t, format, `2026-12-24<`, day+`<`), format, plain(), CheckOptions{})
+			if report.FaultsByCode[want] != 1 || report.FaultCount != 1 || !strings.HasPrefix(report.Faults[0].Column, "PmtInf/ReqdExctnDt") {
+				t.Errorf("%s in %s: %s, want %s", day, format, codes(report), want)
 			}
 		}
 	}

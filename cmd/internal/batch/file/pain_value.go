@@ -117,7 +117,7 @@ func xmlDate(text string, location *time.Location) (time.Time, bool) {
 	if err != nil {
 		day, err = time.Parse("2006-01-02Z07:00", text)
 	}
-	return day, err == nil && day.Year() >= 2000
+	return day, err == nil
 }
 
 // xmlTime reads a date and a time, perhaps with an offset.
@@ -129,5 +129,5 @@ func xmlTime(text string, location *time.Location) (time.Time, bool) {
 	if err != nil {
 		at, err = time.Parse(time.RFC3339Nano, text)
 	}
-	return at, err == nil && at.Year() >= 2000
+	return at, err == nil
 }

@@ -20,7 +20,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	state := "the file is good"
 	switch {
 	case !r.Complete:
-		state = "the file could not be read to its end"
+		state = "the file is refused, and was not read to its end"
 	case r.FaultCount > 0:
 		state = "the file is refused"
 	}
