@@ -22,13 +22,9 @@ const (
 // batch runs a batch command under its own database role; "" = without a token.
 func (i *installation) batch(name string, args ...string) said {
 	i.t.Helper()
-	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Batch}
-	if name != "" {
-		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, name)
-	}
-	got := command(i.t, "", env, append([]string{"batch"}, append(args, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")...)...)
+	got := command(i.t, "", i.inNameOf(name, i.databases.Batch), append([]string{"batch"}, append(args, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")...)...)
 	if len(args) > 0 && args[0] != "report" {
-		i.said.WriteString(got.out + got.errors)
+		i.keep(got)
 	}
 	return got
 }
@@ -123,14 +119,8 @@ func TestJourneyOfABatch(t *testing.T) {
 	if code := stop(); code != cli.OK {
 		t.Errorf("the worker ends with code %d", code)
 	}
-	if found := linesWith(i.said.String(), "ermissions Violation"); found != "" {
-		t.Errorf("a role lacks a right that its process needs:\n%s", found)
-	}
-	for _, canary := range i.canaries() {
-		if strings.Contains(i.said.String(), canary) {
-			t.Errorf("some output but the report shows %q:\n%s", canary, linesWith(i.said.String(), canary))
-		}
-	}
+	i.lacksNoRight()
+	i.showsNoCanary()
 }
 
 // templatesOfABatch: a file in its own words is read as its template says, and flags go before the template.

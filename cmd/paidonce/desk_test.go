@@ -157,15 +157,6 @@ func proposalIn(t *testing.T, got said) string {
 	return found[1]
 }
 
-func (o *office) showsNoCanary() {
-	o.t.Helper()
-	for _, canary := range o.canaries() {
-		if strings.Contains(o.said.String(), canary) {
-			o.t.Errorf("some output shows %q:\n%s", canary, linesWith(o.said.String(), canary))
-		}
-	}
-}
-
 // TestJourneyOfARetry: what a person opens again, the worker claims, sends once and ends, as anything else that is due.
 func TestJourneyOfARetry(t *testing.T) {
 	i := install(t)
@@ -199,11 +190,7 @@ func TestJourneyOfARetry(t *testing.T) {
 	if code := stop(); code != cli.OK {
 		t.Errorf("the worker ends with code %d", code)
 	}
-	for _, canary := range i.canaries() {
-		if strings.Contains(i.said.String(), canary) {
-			t.Errorf("some output shows %q:\n%s", canary, linesWith(i.said.String(), canary))
-		}
-	}
+	i.showsNoCanary()
 }
 
 func TestLookUpAndCancel(t *testing.T) {

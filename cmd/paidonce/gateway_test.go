@@ -144,12 +144,6 @@ func TestGateway_OneWithdrawalFromDoorToEvents(t *testing.T) {
 			t.Errorf("%v: code %d", args, got.code)
 		}
 	}
-	if found := linesWith(i.said.String(), "ermissions Violation"); found != "" {
-		t.Errorf("a role lacks a right that its process needs, or a process speaks under another's:\n%s", found)
-	}
-	for _, canary := range append(i.canaries(), sourceToken) {
-		if strings.Contains(i.said.String(), canary) {
-			t.Errorf("something shows %q", canary)
-		}
-	}
+	i.lacksNoRight()
+	i.showsNoCanary(sourceToken)
 }

@@ -90,26 +90,33 @@ func (i *installation) write(dir, name, text string) string {
 // run runs one command line and keeps what it said.
 func (i *installation) run(stdin string, args ...string) said {
 	i.t.Helper()
-	got := command(i.t, stdin, map[string]string{"PAIDONCE_CONFIG": i.config, "USER": "tester"}, args...)
+	return i.keep(command(i.t, stdin, map[string]string{"PAIDONCE_CONFIG": i.config, "USER": "tester"}, args...))
+}
+
+func (i *installation) keep(got said) said {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	_, _ = fmt.Fprint(&i.said, got.out, got.errors)
+	i.said.WriteString(got.out + got.errors)
 	return got
+}
+
+// inNameOf is the environment of an operator's command on a database; "" = nobody.
+func (i *installation) inNameOf(name, databaseURL string) map[string]string {
+	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": databaseURL}
+	if name != "" {
+		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, name)
+	}
+	return env
 }
 
 // as runs a command at the desk, in the name of an operator; "" = the owner of the database.
 func (i *installation) as(name string, args ...string) said {
 	i.t.Helper()
-	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Owner}
-	if name != "" {
-		env["PAIDONCE_DATABASE_URL"] = i.databases.Desk
-		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, name)
+	database := i.databases.Desk
+	if name == "" {
+		database = i.databases.Owner
 	}
-	got := command(i.t, "", env, args...)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	_, _ = fmt.Fprint(&i.said, got.out, got.errors)
-	return got
+	return i.keep(command(i.t, "", i.inNameOf(name, database), args...))
 }
 
 // okAs is as for a command that must succeed.
@@ -289,12 +296,28 @@ func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 	if code := stop(); code != cli.OK {
 		t.Errorf("the worker ends with code %d", code)
 	}
+	i.lacksNoRight()
+	i.showsNoCanary()
+}
+
+// lacksNoRight looks for a refusal of the broker in all that was said.
+func (i *installation) lacksNoRight() {
+	i.t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if found := linesWith(i.said.String(), "ermissions Violation"); found != "" {
-		t.Errorf("a role lacks a right that its process needs:\n%s", found)
+		i.t.Errorf("a role lacks a right that its process needs, or a process speaks under another's:\n%s", found)
 	}
-	for _, canary := range i.canaries() {
-		if strings.Contains(i.said.String(), canary) {
-			t.Errorf("some output shows %q:\n%s", canary, linesWith(i.said.String(), canary))
+}
+
+// showsNoCanary looks for the canaries, and for more, in all that was said.
+func (i *installation) showsNoCanary(more ...string) {
+	i.t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, canary := range append(i.canaries(), more...) {
+		if shown := linesWith(i.said.String(), canary); shown != "" {
+			i.t.Errorf("some output shows %q:\n%s", canary, shown)
 		}
 	}
 }
@@ -425,13 +448,11 @@ func (i *installation) compareOperation() {
 func (i *installation) reveals(args ...string) {
 	t := i.t
 	t.Helper()
-	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
-	if got := command(t, "", env, args...); got.code != cli.NotAllowed || strings.Contains(got.out+got.errors, canaryAccount) {
+	if got := command(t, "", i.inNameOf("", i.databases.Desk), args...); got.code != cli.NotAllowed || strings.Contains(got.out+got.errors, canaryAccount) {
 		t.Errorf("%v by nobody: %+v", args, got)
 	}
 	lines := strings.Count(i.okAs("ada", "audit", "list", "--act", "reveal", "-o", "jsonl"), "\n")
-	env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, "olga")
-	if got := command(t, "", env, args...); got.code != cli.OK || !strings.Contains(got.out, canaryAccount) { // not kept: it shows the canary
+	if got := command(t, "", i.inNameOf("olga", i.databases.Desk), args...); got.code != cli.OK || !strings.Contains(got.out, canaryAccount) { // not kept: it shows the canary
 		t.Errorf("%v: %+v", args, got)
 	}
 	if now := strings.Count(i.okAs("ada", "audit", "list", "--act", "reveal", "-o", "jsonl"), "\n"); now != lines+1 {

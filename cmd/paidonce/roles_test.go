@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -230,20 +229,13 @@ func (i *installation) formats(t *testing.T, there *strings.Replacer) {
 			}
 		}
 	}
-	for _, canary := range i.canaries() { // what was said on the way here: by the worker's log, its metrics, and whatever made all this
-		if shown := linesWith(i.said.String(), canary); shown != "" {
-			t.Errorf("%q is shown:\n%s", canary, shown)
-		}
-	}
+	i.showsNoCanary() // what was said on the way here: by the worker's log, its metrics, and whatever made all this
 }
 
 // roleRun runs a command under the database role that it is for.
 func (i *installation) roleRun(who, path, args string) said {
 	i.t.Helper()
-	env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk}
-	if who != "" {
-		env["PAIDONCE_OPERATOR_TOKEN_FILE"] = filepath.Join(i.people, who)
-	}
+	env := i.inNameOf(who, i.databases.Desk)
 	words := append(strings.Fields(path), strings.Fields(args)...)
 	ctx := i.t.Context()
 	switch path {
