@@ -337,6 +337,30 @@ func TestClaim_PausedScopesHoldAndResumeBringsBack(t *testing.T) {
 	}
 }
 
+// TestResume_IsPaced: what was held comes back one after the other over half a minute, not all at once.
+func TestResume_IsPaced(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	ctx := context.Background()
+	if err := db.Pause(ctx, ledger.ScopePartner, "northbank", "why", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	noErrors(t, db.Claim(ctx, newWishes(120)))
+	if err := db.person().Resume(ctx, ledger.ScopePartner, "northbank", "over", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, of string
+		least    int64
+	}{{"in the first ten seconds", "0 s", 15}, {"in the next ten", "10 s", 15}, {"in the last ten", "20 s", 15}} { // 40 each, by chance
+		var n int64
+		err := db.conn.QueryRow(ctx, `SELECT count(*) FROM due d, (SELECT min(due_at) AS at FROM due) f WHERE d.due_at - f.at >= $1::interval
+			AND d.due_at - f.at < $1::interval + interval '10 s'`, c.of).Scan(&n)
+		if err != nil || n < c.least {
+			t.Errorf("%d come back %s, want at least %d; %v", n, c.what, c.least, err)
+		}
+	}
+}
+
 func TestPause_KeepsTheFirstReasonAndResumeNeedsAPause(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	ctx := context.Background()

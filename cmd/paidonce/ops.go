@@ -295,6 +295,9 @@ func (s *session) opsShow() *cobra.Command {
 			return s.explained(ctx, args[0], r, func(d *desk, e ledger.Explanation) error {
 				row := operationRowOf(e.Summary, r.wanted)
 				row.Attempts, row.WindowLeft = len(e.Attempts), windowLeft(d.settings, e.Summary, e.Now)
+				if e.State == ledger.StateOpen && !e.InDoubt && row.HeldReason == "" && len(e.Paused) > 0 {
+					row.HeldReason = "paused" // nobody has tried to claim it since
+				}
 				return cli.One(s.printer(), operationTable(row))
 			})
 		}),

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/job"
+)
+
+// accepted records jobs as a gateway does: nobody has begun them, and they are the sweep's to take now.
+func (i *installation) accepted(n int) (keys []string) {
+	i.t.Helper()
+	l := openLedger(i.t, i.databases.Worker)
+	orders := make([]ledger.Order, n)
+	for k := range orders {
+		key := job.NewKey()
+		body := fmt.Appendf(nil, `{"v":1,"key":%q,"debtor_account":%q,"amount":"49.00","currency":"GBP","beneficiary":{"name":%q,"iban":%q}}`,
+			key, canaryAccount, canaryName, canaryIBAN)
+		j, err := job.Decode("wallet", "gbp-fps", body)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		orders[k] = ledger.Order{Key: key, Fingerprint: j.Fingerprint(), Source: j.Source, Route: j.Route, Partner: "northbank", DebtorAccount: canaryAccount,
+			Amount: j.Amount, Payload: body}
+		keys = append(keys, key.String())
+	}
+	for _, one := range l.Accept(i.t.Context(), orders) {
+		if one.Answer != ledger.Accepted {
+			i.t.Fatalf("%+v", one)
+		}
+	}
+	return keys
+}
+
+// read reads one value as the owner of the database.
+func (i *installation) read(into any, sql string, args ...any) {
+	i.t.Helper()
+	conn, err := pgx.Connect(i.t.Context(), i.databases.Superuser)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(i.t.Context()) }()
+	if err := conn.QueryRow(i.t.Context(), sql, args...).Scan(into); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+func (i *installation) state(key string) (state string) {
+	i.t.Helper()
+	i.read(&state, `SELECT state || CASE WHEN held THEN ', held' ELSE '' END FROM operations WHERE key = $1`, key)
+	return state
+}
+
+// TestPause_HoldsAtOnceAlsoWithoutTheBroker: a pause is read by the claim itself, whoever claims. It is made while a call is under way and the broker
+// is gone; the call ends and is recorded, the sweep starts nothing more, and what was held comes back spread over its time.
+func TestPause_HoldsAtOnceAlsoWithoutTheBroker(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	i.hire()
+	stop := i.work()
+	defer func() { _ = stop() }()
+	if _, err := i.bank.SetFault(banksim.Fault{Name: "late_answer", On: "create", DelayMS: 3000, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	i.enqueueJourney()
+	stack.Eventually(t, "under way", func() bool { return i.bank.Summary().Executions == 1 })
+	if err := i.nats.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	i.okAs("olga", "pause", "all", "--reason", "incident 812")
+	if state := i.state(journeyKey); state != "claimed" {
+		t.Errorf("the call under way: %s", state)
+	}
+	// Others, which the sweep of that worker, and a delivery anywhere, would start at once.
+	held := i.accepted(40)
+	stack.Eventually(t, "the call under way ends and is recorded", func() bool { return i.state(journeyKey) == "authorized" })
+	stack.Eventually(t, "the sweep was there", func() bool {
+		var put int
+		i.read(&put, `SELECT count(*) FROM due WHERE due_at > now() + interval '10 s'`)
+		return put == len(held)
+	})
+	var late, attempts int
+	i.read(&late, `SELECT count(*) FROM attempts a, pauses p WHERE a.at > p.at + interval '1 s'`)
+	i.read(&attempts, `SELECT count(*) FROM attempts`)
+	if n := i.bank.Summary().Executions; late != 0 || attempts != 1 || n != 1 {
+		t.Errorf("%d attempts after the pause, %d in all; the bank executed %d", late, attempts, n)
+	}
+	has(t, i.okAs("vera", "ops", "show", held[0], "-o", "json"), `"state": "open"`, `"held_reason": "paused"`)
+
+	i.okAs("olga", "resume", "all", "--reason", "over")
+	var spread float64
+	i.read(&spread, `SELECT extract(epoch FROM max(due_at) - min(due_at)) FROM due`)
+	if spread < 10 || spread > 30 {
+		t.Errorf("what was held comes back within %.1f s of each other", spread)
+	}
+	stack.Eventually(t, "all are paid, each once, and still without the broker", func() bool {
+		return !slices.ContainsFunc(held, func(key string) bool { return i.state(key) != "authorized" })
+	})
+	if n := i.bank.Summary().Executions; n != 41 {
+		t.Errorf("the bank executed %d times, want 41", n)
+	}
+}
+
+// TestPause_ShowsAnOpenBreaker, which pauses by itself, with its reason, and needs no person.
+func TestPause_ShowsAnOpenBreaker(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	i.hire()
+	if _, err := i.bank.SetFault(banksim.Fault{Name: "refuse"}); err != nil {
+		t.Fatal(err)
+	}
+	i.accepted(60)
+	stop := i.work()
+	defer func() { _ = stop() }()
+	stack.Eventually(t, "an open breaker", func() bool {
+		got := i.okAs("vera", "pause", "-o", "csv")
+		return strings.Contains(got, "partner,northbank,breaker open,") && strings.Contains(got, "try again by themselves")
+	})
+	if got := i.as("adam", "resume", "partner", "northbank", "--reason", "x"); got.code != cli.NotFound {
+		t.Errorf("a breaker is nobody's to resume: %+v", got)
+	}
+	if err := i.bank.ClearFaults(); err != nil {
+		t.Fatal(err)
+	}
+	stack.Eventually(t, "all are paid, by nobody's doing", func() bool { return i.bank.Summary().Executions == 60 })
+}
