@@ -186,7 +186,7 @@ func (l *load) measure(ctx context.Context, rows int, publish bool) error {
 
 // read says how long it takes to look at a run.
 func (l *load) read(ctx context.Context, label string) error {
-	for _, args := range [][]string{{"status", label}, {"report", label, "--for", "machine", "--out", filepath.Join(l.dir, label+".report")}} {
+	for _, args := range [][]string{{"status", label}, {"report", label, "--reason", "measured", "--for", "machine", "--out", filepath.Join(l.dir, label+".report")}} {
 		began := time.Now()
 		cmd := exec.CommandContext(ctx, l.program, append(append([]string{"batch"}, args...), "--config", l.settings)...)
 		if out, err := cmd.CombinedOutput(); err != nil {

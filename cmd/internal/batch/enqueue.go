@@ -1,11 +1,11 @@
 package batch
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -249,20 +249,27 @@ func (e *enqueuer) orders(p part, items []item) ([]ledger.Order, error) {
 	return orders, nil
 }
 
-// writeRows says which operation each row became.
+// writeRows says which operation each row became, in the binary form of COPY.
 func (e *enqueuer) writeRows(ctx context.Context, tx pgx.Tx, items []item, rows []ledger.BulkRow) error {
-	b := make([]byte, 0, 96*len(items))
+	b := append(make([]byte, 0, 96*len(items)), "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	for i := range items {
 		if err := e.judge(&items[i], rows[i]); err != nil {
 			return err
 		}
-		b = append(b, e.run.ID.String()...)
-		for _, n := range []int64{int64(items[i].n), int64(items[i].line), rows[i].Ref} {
-			b = strconv.AppendInt(append(b, '\t'), n, 10)
+		b = append(binary.BigEndian.AppendUint16(b, 5), 0, 0, 0, 16)
+		b = append(b, e.run.ID[:]...)
+		for _, n := range []int{items[i].n, items[i].line} {
+			b = binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(n)) //nolint:gosec // at most the rows of a run, which the database bounds
 		}
-		b = append(appendCopyText(append(b, '\t'), items[i].rowRef), '\n')
+		b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(rows[i].Ref)) //nolint:gosec // a number of the database
+		if ref := items[i].rowRef; ref == "" {
+			b = append(b, 0xff, 0xff, 0xff, 0xff) // NULL
+		} else {
+			b = append(binary.BigEndian.AppendUint32(b, uint32(len(ref))), ref...) //nolint:gosec // at most a line
+		}
 	}
-	_, err := tx.Conn().PgConn().CopyFrom(ctx, strings.NewReader(string(b)), `COPY batch_rows (run_id, n, line, operation_id, row_ref) FROM STDIN`)
+	b = append(b, 0xff, 0xff)
+	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(b), `COPY batch_rows (run_id, n, line, operation_id, row_ref) FROM STDIN (FORMAT binary)`)
 	return err
 }
 
@@ -278,26 +285,4 @@ func (e *enqueuer) judge(row *item, found ledger.BulkRow) error {
 		}
 	}
 	return fmt.Errorf("row %d: %w: %s", row.n, ErrKeyTaken, row.key)
-}
-
-// appendCopyText writes one value of COPY's text form; NULL for "".
-func appendCopyText(b []byte, text string) []byte {
-	if text == "" {
-		return append(b, `\N`...)
-	}
-	for i := range len(text) {
-		switch c := text[i]; c {
-		case '\\':
-			b = append(b, `\\`...)
-		case '\t':
-			b = append(b, `\t`...)
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
 }
