@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"errors"
 	"maps"
 	"testing"
 )
@@ -24,10 +23,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("Decode changed the payload")
 		}
 		if err != nil {
-			var fault *Fault
-			if !errors.As(err, &fault) || fault.Reason == "" || fault.Code == "" || fault.Detail == "" {
-				t.Fatalf("no whole fault: %#v", err)
-			}
+			wantWholeFault(t, err)
 			return
 		}
 		if err := checkSchema(schema, payload); err != nil {

@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
@@ -11,18 +10,8 @@ import (
 
 const (
 	requestKey  = "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11"
-	jobHead     = "{\"v\":1,\n \"key\":\"" + requestKey + "\",\n"
 	requestHead = `{"route":"gbp-fps",`
 )
-
-// asRequest turns a job document that begins as the contract's example into the request that asks for the same.
-func asRequest(doc string) (string, bool) {
-	at := strings.Index(doc, jobHead)
-	if at < 0 || strings.Count(doc, `"v"`)+strings.Count(doc, `"key"`) != 2 {
-		return "", false
-	}
-	return doc[:at] + requestHead + doc[at+len(jobHead):], true
-}
 
 func decodeRequest(body string) (Job, error) {
 	return DecodeRequest("wallet", uuid.MustParse(requestKey), []byte(body))
@@ -30,14 +19,8 @@ func decodeRequest(body string) (Job, error) {
 
 // TestB14_ARequestAndItsJobHaveOneFingerprint: what the gateway records is what a delivery of the recorded payload is judged by.
 func TestB14_ARequestAndItsJobHaveOneFingerprint(t *testing.T) {
-	n := 0
-	for name, doc := range goodDocuments() {
-		body, ok := asRequest(doc)
-		if !ok {
-			continue
-		}
-		n++
-		j, err := decodeRequest(body)
+	for name, d := range goodUnder(t, requestHead) {
+		j, err := decodeRequest(d.doc)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -48,36 +31,19 @@ func TestB14_ARequestAndItsJobHaveOneFingerprint(t *testing.T) {
 			continue
 		}
 		delivered, err := Decode("wallet", "gbp-fps", payload)
-		if err != nil || delivered.Fingerprint() != j.Fingerprint() || mustDecode(t, doc).Fingerprint() != j.Fingerprint() {
+		if err != nil || delivered.Fingerprint() != j.Fingerprint() || mustDecode(t, d.was).Fingerprint() != j.Fingerprint() {
 			t.Errorf("%s: another fingerprint, err %v", name, err)
 		}
-	}
-	if n < 30 {
-		t.Errorf("only %d documents were tried", n)
 	}
 }
 
 // TestH_ARequestIsRefusedForWhatAJobIsRefusedFor, with the same code at the same place.
 func TestH_ARequestIsRefusedForWhatAJobIsRefusedFor(t *testing.T) {
-	n := 0
-	for name, d := range badDocuments() {
-		body, ok := asRequest(d.doc)
-		if !ok || strings.HasPrefix(name, "route in the body") || d.code == CodeTooLarge && len(body) <= MaxBytes {
-			continue
-		}
-		n++
-		_, err := decodeRequest(body)
-		if fault := faultOf(t, err); fault.Code != d.code || fault.Path != d.path {
-			t.Errorf("%s: %s at %q, want %s at %q", name, fault.Code, fault.Path, d.code, d.path)
-		}
-	}
-	if n < 100 {
-		t.Errorf("only %d documents were tried", n)
-	}
+	refusedAlike(t, requestHead, func(body string) error { _, err := decodeRequest(body); return err })
 }
 
 func TestRequest_WhatOnlyARequestGetsWrong(t *testing.T) {
-	body, _ := asRequest(contractJob)
+	body, _ := headed(contractJob, requestHead)
 	for name, c := range map[string]struct{ body, code, path string }{
 		"a version":              {strings.Replace(body, `{`, `{"v":1,`, 1), CodeUnknownName, "/v"},
 		"a key":                  {strings.Replace(body, `{`, `{"key":"`+requestKey+`",`, 1), CodeUnknownName, "/key"},
@@ -99,13 +65,7 @@ func TestRequest_WhatOnlyARequestGetsWrong(t *testing.T) {
 		"H2 a bracket behind":    {body + `]`, CodeTrailingData, ""},
 	} {
 		_, err := decodeRequest(c.body)
-		if err == nil {
-			t.Errorf("%s: accepted", name)
-			continue
-		}
-		if fault := faultOf(t, err); fault.Code != c.code || fault.Path != c.path {
-			t.Errorf("%s: %s at %q, want %s at %q", name, fault.Code, fault.Path, c.code, c.path)
-		}
+		wantFault(t, name, err, c.code, c.path)
 	}
 	if _, err := DecodeRequest("Wallet", uuid.MustParse(requestKey), []byte(body)); err == nil || faultOf(t, err).Code != CodeSourceName {
 		t.Errorf("a source that is no name: %v", err)
@@ -113,7 +73,7 @@ func TestRequest_WhatOnlyARequestGetsWrong(t *testing.T) {
 }
 
 func TestRequest_EscapesInNamesDoNotMatter(t *testing.T) {
-	body, _ := asRequest(contractJob)
+	body, _ := headed(contractJob, requestHead)
 	j, err := decodeRequest(strings.Replace(body, `"route":"gbp-fps"`, `"r\u006fute":"\u0067bp-fps"`, 1))
 	if err != nil || j.Route != "gbp-fps" || j.Fingerprint() != mustDecode(t, contractJob).Fingerprint() {
 		t.Errorf("route %q, err %v", j.Route, err)
@@ -121,10 +81,8 @@ func TestRequest_EscapesInNamesDoNotMatter(t *testing.T) {
 }
 
 func FuzzDecodeRequest(f *testing.F) {
-	for _, doc := range goodDocuments() {
-		if body, ok := asRequest(doc); ok {
-			f.Add([]byte(body))
-		}
+	for _, d := range goodUnder(f, requestHead) {
+		f.Add([]byte(d.doc))
 	}
 	f.Add([]byte(`{"route":"gbp-fps","Route":"gbp-fps"}`))
 	f.Add([]byte(`{"v":1,"key":null}`))
@@ -135,22 +93,9 @@ func FuzzDecodeRequest(f *testing.F) {
 			t.Fatal("DecodeRequest changed the body")
 		}
 		if err != nil {
-			var fault *Fault
-			if !errors.As(err, &fault) || fault.Reason == "" || fault.Code == "" || fault.Detail == "" {
-				t.Fatalf("no whole fault: %#v", err)
-			}
+			wantWholeFault(t, err)
 			return
 		}
-		payload, err := Encode(j)
-		if err != nil {
-			if faultOf(t, err).Code == CodeTooLarge {
-				return
-			}
-			t.Fatalf("Encode: %v", err)
-		}
-		back, err := Decode("wallet", j.Route, payload)
-		if err != nil || back.Fingerprint() != j.Fingerprint() {
-			t.Fatalf("another job: %s, %v", payload, err)
-		}
+		sameDelivered(t, j)
 	})
 }

@@ -9,63 +9,29 @@ import (
 	"pgregory.net/rapid"
 )
 
-// asRow turns a job document that begins as the contract's example into the row of a file that asks for the same.
-func asRow(doc string) (string, bool) {
-	at := strings.Index(doc, jobHead)
-	if at < 0 || strings.Count(doc, `"v"`)+strings.Count(doc, `"key"`) != 2 {
-		return "", false
-	}
-	return doc[:at] + `{"row_ref":"r-1",` + doc[at+len(jobHead):], true
-}
+const rowHead = `{"row_ref":"r-1",`
 
 // TestB14_ARowAndItsJobHaveOneFingerprint: a row under a key is the job that was meant.
 func TestB14_ARowAndItsJobHaveOneFingerprint(t *testing.T) {
-	n := 0
-	for name, doc := range goodDocuments() {
-		row, ok := asRow(doc)
-		if !ok {
-			continue
-		}
-		n++
-		j, own, err := DecodeRow("wallet", "gbp-fps", []byte(row))
+	for name, d := range goodUnder(t, rowHead) {
+		j, own, err := DecodeRow("wallet", "gbp-fps", []byte(d.doc))
 		if err != nil || own != (OwnOfRow{Ref: "r-1"}) || j.Key != uuid.Nil {
 			t.Errorf("%s: %v, its own %+v, key %s", name, err, own, j.Key)
 			continue
 		}
-		if j.Key = uuid.MustParse(requestKey); j.Fingerprint() != mustDecode(t, doc).Fingerprint() {
+		if j.Key = uuid.MustParse(requestKey); j.Fingerprint() != mustDecode(t, d.was).Fingerprint() {
 			t.Errorf("%s: another fingerprint", name)
 		}
-	}
-	if n < 30 {
-		t.Errorf("only %d documents were tried", n)
 	}
 }
 
 // TestH_ARowIsRefusedForWhatAJobIsRefusedFor, with the same code at the same place.
 func TestH_ARowIsRefusedForWhatAJobIsRefusedFor(t *testing.T) {
-	n := 0
-	for name, d := range badDocuments() {
-		row, ok := asRow(d.doc)
-		if !ok || strings.HasPrefix(name, "route in the body") || d.code == CodeTooLarge && len(row) <= MaxBytes {
-			continue
-		}
-		n++
-		_, _, err := DecodeRow("wallet", "gbp-fps", []byte(row))
-		if err == nil {
-			t.Errorf("%s: accepted", name)
-			continue
-		}
-		if fault := faultOf(t, err); fault.Code != d.code || fault.Path != d.path {
-			t.Errorf("%s: %s at %q, want %s at %q", name, fault.Code, fault.Path, d.code, d.path)
-		}
-	}
-	if n < 100 {
-		t.Errorf("only %d documents were tried", n)
-	}
+	refusedAlike(t, rowHead, func(row string) error { _, _, err := DecodeRow("wallet", "gbp-fps", []byte(row)); return err })
 }
 
 func TestRow_WhatOnlyARowGetsWrong(t *testing.T) {
-	row, _ := asRow(contractJob)
+	row, _ := headed(contractJob, rowHead)
 	if _, own, err := DecodeRow("wallet", "gbp-fps", []byte(strings.Replace(row, `{`, `{"route":"gbp-fps",`, 1))); err != nil || !own.Route {
 		t.Errorf("a route of its own: %+v, %v", own, err)
 	}
@@ -82,13 +48,7 @@ func TestRow_WhatOnlyARowGetsWrong(t *testing.T) {
 		"H2 two rows":           {"gbp-fps", row + row, CodeTrailingData, ""},
 	} {
 		_, _, err := DecodeRow("wallet", c.route, []byte(c.row))
-		if err == nil {
-			t.Errorf("%s: accepted", name)
-			continue
-		}
-		if fault := faultOf(t, err); fault.Code != c.code || fault.Path != c.path {
-			t.Errorf("%s: %s at %q, want %s at %q", name, fault.Code, fault.Path, c.code, c.path)
-		}
+		wantFault(t, name, err, c.code, c.path)
 	}
 }
 
@@ -150,31 +110,17 @@ func TestTexts_NamesOfSourceAndRoute(t *testing.T) {
 }
 
 func FuzzDecodeRow(f *testing.F) {
-	for _, doc := range goodDocuments() {
-		if row, ok := asRow(doc); ok {
-			f.Add([]byte(row))
-		}
+	for _, d := range goodUnder(f, rowHead) {
+		f.Add([]byte(d.doc))
 	}
 	f.Add([]byte(`{"row_ref":"r-1","Row_ref":"r-2"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		j, _, err := DecodeRow("wallet", "gbp-fps", line)
 		if err != nil {
-			if fault := faultOf(t, err); fault.Code == "" || fault.Detail == "" {
-				t.Fatalf("no whole fault: %#v", fault)
-			}
+			wantWholeFault(t, err)
 			return
 		}
 		j.Key = NewKey()
-		payload, err := Encode(j)
-		if err != nil {
-			if faultOf(t, err).Code == CodeTooLarge {
-				return
-			}
-			t.Fatalf("Encode: %v", err)
-		}
-		back, err := Decode("wallet", j.Route, payload)
-		if err != nil || back.Fingerprint() != j.Fingerprint() {
-			t.Fatalf("another job: %s, %v", payload, err)
-		}
+		sameDelivered(t, j)
 	})
 }
