@@ -4,8 +4,8 @@
 //   - workers killed (SIGKILL), frozen past their lease (SIGSTOP), told to stop (SIGTERM) and started again;
 //   - Postgres: backends terminated, immediate shutdown and restart, read-only for a while;
 //   - NATS: SIGKILL and restart on the same store;
-//   - the network between the workers and each of the five: cut, delayed, halved, swallowed, deaf, refused, and (but for Postgres, whose
-//     protocol trusts TCP, and the two odd banks) repeated.
+//   - the network between the workers and each of the five: cut, delayed, halved, swallowed, deaf, refused, and (but for the two odd banks, to
+//     which it would be false to their profiles) repeated.
 //
 // One bank is the reference bank. The other two are odd but true to their profiles. One keeps its keys for 40 seconds, executes both of two
 // requests with the same key at the same time, and answers a finished duplicate by 409 with a link. To the other one keys mean nothing at all:

@@ -57,7 +57,7 @@ func arsenal() map[target][]kindOf {
 		worker0: worker, worker1: worker,
 		database: {{"terminate", 0, 4}, {"crash", time.Second, 2}, {"read_only", 2 * time.Second, 1}},
 		broker:   {{"kill", 1500 * time.Millisecond, 1}},
-		toLedger: network, toBroker: repeats, toBank: repeats, toOddBank: network, toDeaf: network,
+		toLedger: repeats, toBroker: repeats, toBank: repeats, toOddBank: network, toDeaf: network,
 	}
 }
 
