@@ -12,6 +12,8 @@
 // A fence protects this database, not the partner: whether something may be sent again is decided by worker from the facts kept here.
 // The promise is as durable as Postgres is: run it with synchronous replication, or accept that a failover can lose the last claims
 // (the timeline guard then stops all claims until `paidonce recover` has run).
+// Replies belong to what was asked, because TCP promises so. Where a middlebox repeats bytes inside a connection without TLS they do not: every trip
+// checks its own number first, but a transaction of several trips does so at its beginning only. Connect with TLS, or directly.
 //
 // # Invariants
 //
