@@ -1,10 +1,8 @@
 package banksim_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,19 +18,7 @@ type control struct {
 }
 
 func newControl(t *testing.T, b *banksim.Bank) *control {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- b.ServeControl(ln) }()
-	t.Cleanup(func() {
-		_ = b.Close()
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("serve control: %v", err)
-		}
-	})
-	return &control{t: t, base: "http://" + ln.Addr().String()}
+	return &control{t: t, base: "http://" + serve(t, b, b.ServeControl)}
 }
 
 // call does one request and wants its status and a part of its body.

@@ -71,16 +71,7 @@ func timingChecks() map[string]check {
 				t.Errorf("answered too early: %+v", a)
 			default:
 			}
-			r.until("the answer comes when its time has passed", func() bool {
-				r.bank.Advance(30 * time.Second)
-				select {
-				case a := <-late:
-					a.want(t, 201, "accepted")
-					return true
-				default:
-					return false
-				}
-			})
+			r.comes(late, 30*time.Second)
 		},
 		"hang": func(t *testing.T, r *rig, f banksim.Fault) {
 			f.DelayMS = 50
@@ -89,7 +80,7 @@ func timingChecks() map[string]check {
 		"late_commit": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(f)
 			late := r.later("k")
-			r.until("the fault is spent", func() bool { return len(r.bank.ActiveFaults()) == 0 })
+			r.spent()
 			r.until("it holds the lock", func() bool {
 				return r.postBody("k", strings.Replace(body, "49.00", "50.00", 1)).status == 422
 			})
@@ -419,13 +410,10 @@ func connectionChecks() map[string]check {
 		},
 		"black_hole": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(banksim.Fault{Name: f.Name, Next: 1})
-			conn, err := net.Dial("tcp", r.address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := r.dial()
 			defer func() { _ = conn.Close() }()
 			_, _ = conn.Write([]byte(rawRequest("k")))
-			r.until("the fault is spent", func() bool { return len(r.bank.ActiveFaults()) == 0 })
+			r.spent()
 			r.post("other").want(t, 201, "accepted")
 			_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 			if n, err := conn.Read(make([]byte, 1)); n != 0 || !isTimeout(err) {
@@ -436,17 +424,8 @@ func connectionChecks() map[string]check {
 		"slow_accept": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(banksim.Fault{Name: f.Name, Next: 1, DelayMS: 3_600_000})
 			late := r.later("k")
-			r.until("the fault is spent", func() bool { return len(r.bank.ActiveFaults()) == 0 })
-			r.until("it answers when its time has passed", func() bool {
-				r.bank.Advance(time.Hour)
-				select {
-				case a := <-late:
-					a.want(t, 201, "accepted")
-					return true
-				default:
-					return false
-				}
-			})
+			r.spent()
+			r.comes(late, time.Hour)
 		},
 		"reset_on_accept": func(t *testing.T, r *rig, f banksim.Fault) {
 			r.set(banksim.Fault{Name: f.Name, Next: 1})

@@ -207,7 +207,7 @@ func TestRestartedBankRemembers(t *testing.T) {
 		if err := bank.Remember(path); err != nil {
 			t.Fatal(err)
 		}
-		return &rig{t: t, bank: bank, address: serve(t, bank), http: calm(t).http}
+		return &rig{t: t, bank: bank, address: serve(t, bank, bank.Serve), http: calm(t).http}
 	}
 	r := remembering()
 	first := r.post("k")

@@ -22,15 +22,15 @@ const body = `{"amount":"49.00","currency":"GBP","beneficiary":{"name":"A & B <C
 
 const deadline = 10 * time.Second // of tests that would otherwise hang
 
-// serve starts a bank on a free port and returns its address.
-func serve(t testing.TB, b *banksim.Bank) string {
+// serve serves one of a bank's APIs on a free port and returns its address.
+func serve(t testing.TB, b *banksim.Bank, api func(net.Listener) error) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- b.Serve(ln) }()
+	go func() { done <- api(ln) }()
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -53,7 +53,7 @@ type rig struct {
 func newRig(t testing.TB, options banksim.Options) *rig {
 	bank := banksim.New(options)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	r := &rig{t: t, bank: bank, address: serve(t, bank), http: &http.Client{
+	r := &rig{t: t, bank: bank, address: serve(t, bank, bank.Serve), http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -113,22 +113,44 @@ func (r *rig) later(key string) <-chan answer {
 	return got
 }
 
-// raw sends one create as bytes and returns all that comes back until the connection ends, and whether it was reset.
-func (r *rig) raw(key string) (string, bool) {
+// comes advances the bank's clock, step by step, until the answer is there, which must be a success.
+func (r *rig) comes(late <-chan answer, step time.Duration) {
+	r.t.Helper()
+	r.until("the answer comes when its time has passed", func() bool {
+		r.bank.Advance(step)
+		select {
+		case a := <-late:
+			a.want(r.t, 201, "accepted")
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// dial opens a connection, whose reads and writes are bounded.
+func (r *rig) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
 		r.t.Fatal(err)
 	}
+	return conn
+}
+
+// raw sends one create as bytes and returns all that comes back until the connection ends, and whether it was reset.
+func (r *rig) raw(key string) (string, bool) {
+	r.t.Helper()
+	conn := r.dial()
+	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, rawRequest(key)); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 		r.t.Fatal(err)
 	}
 	var got bytes.Buffer
-	_, err = io.Copy(&got, conn)
+	_, err := io.Copy(&got, conn)
 	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		r.t.Fatalf("connection neither closed nor reset: %v", err)
 	}
@@ -143,14 +165,8 @@ func rawRequest(key string) string {
 // firstLine sends one create as bytes and returns the first line of the answer, without waiting for the end.
 func (r *rig) firstLine(key string) string {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.address)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := r.dial()
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
-		r.t.Fatal(err)
-	}
 	if _, err := io.WriteString(conn, rawRequest(key)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,6 +182,12 @@ func (r *rig) set(f banksim.Fault) {
 	if _, err := r.bank.SetFault(f); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// spent waits until every fault that was set has been met.
+func (r *rig) spent() {
+	r.t.Helper()
+	r.until("the fault is spent", func() bool { return len(r.bank.ActiveFaults()) == 0 })
 }
 
 func (r *rig) clear() {
