@@ -38,10 +38,23 @@ func repeating(first string) func(c net.Conn, n int, a arrival) bool {
 	}
 }
 
+// bankOver is a bank reached over TLS, or over plain TCP.
+func bankOver(t *testing.T, secure bool, answer func(c net.Conn, n int, a arrival) bool) (*bank, bankclient.Config) {
+	t.Helper()
+	if !secure {
+		b := startBank(t, answer)
+		return b, config(b.URL)
+	}
+	cert, roots := selfSigned(t)
+	b := startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, answer)
+	cfg := config(b.URL)
+	cfg.TLS = &tls.Config{RootCAs: roots}
+	return b, cfg
+}
+
 // An error answer names no request. It came a second time, late, and the next call took it for its own: the bank paid what we recorded as
 // rejected. So a connection that brought one is not used again, over plain TCP and over TLS.
 func TestA5_RepeatedRejectionIsNotTakenForTheNextCalls(t *testing.T) {
-	cert, roots := selfSigned(t)
 	for name, first := range map[string]string{
 		"422": reply(422, jsonType, errorBody("account_closed")),
 		"429": reply(429, jsonType, errorBody("rate_limited"), "Retry-After: 1"),
@@ -51,14 +64,7 @@ func TestA5_RepeatedRejectionIsNotTakenForTheNextCalls(t *testing.T) {
 		"404": reply(404, jsonType, errorBody("not_found")),
 	} {
 		for _, secure := range []bool{false, true} {
-			var b *bank
-			if secure {
-				b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, repeating(first))
-			} else {
-				b = startBank(t, repeating(first))
-			}
-			cfg := config(b.URL)
-			cfg.TLS = &tls.Config{RootCAs: roots}
+			b, cfg := bankOver(t, secure, repeating(first))
 			p := open(t, cfg, reference.New())
 			pr := prepare(t, p)
 			p.Send(t.Context(), pr)
@@ -87,7 +93,6 @@ func TestA12_RepeatedEmptyListIsNotTakenForTheNextLookUps(t *testing.T) {
 // call's only where it names it, or where nothing can have been repeated.
 func TestA5_LateErrorAfterASuccessIsNotTakenForTheNextCalls(t *testing.T) {
 	const other = "Idempotency-Key: 3f0c5a1e-0000-8000-8000-000000000000"
-	cert, roots := selfSigned(t)
 	for _, row := range []struct {
 		name           string
 		echoes, secure bool
@@ -115,14 +120,7 @@ func TestA5_LateErrorAfterASuccessIsNotTakenForTheNextCalls(t *testing.T) {
 			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
 			return true
 		}
-		var b *bank
-		if row.secure {
-			b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, script)
-		} else {
-			b = startBank(t, script)
-		}
-		cfg := config(b.URL)
-		cfg.TLS = &tls.Config{RootCAs: roots}
+		b, cfg := bankOver(t, row.secure, script)
 		p := open(t, cfg, vary(func(p *bankclient.Profile) { p.EchoesKey = row.echoes }))
 		pr := prepare(t, p)
 		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
@@ -145,17 +143,9 @@ func (unclosable) Close() error { return nil }
 // The next call may have got the connection already when its answer was seen to name nobody. Nothing is written to it then, and the call is
 // made on another one, once: a create and a look-up, over plain TCP and over TLS.
 func TestA5_SpentConnectionIsPassedOver(t *testing.T) {
-	cert, roots := selfSigned(t)
 	for _, secure := range []bool{false, true} {
 		first := reply(422, jsonType, errorBody("account_closed"))
-		var b *bank
-		if secure {
-			b = startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, repeating(first))
-		} else {
-			b = startBank(t, repeating(first))
-		}
-		cfg := config(b.URL)
-		cfg.TLS = &tls.Config{RootCAs: roots}
+		b, cfg := bankOver(t, secure, repeating(first))
 		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err == nil {
