@@ -210,7 +210,10 @@ func (s *session) enqueueRun(ctx context.Context, b batches, run batch.Run, rate
 	opt.Progress = func(recorded, of int) { bar.Update(int64(recorded), int64(of)) }
 	err = s.enqueueAndPublish(ctx, b, run, opt, bar)
 	if err == nil && opt.Publisher == nil && !noPublish {
-		err = batch.ErrUnpublished
+		var status batch.Status
+		if status, err = b.Status(ctx, run.RunKey); err == nil && status.Published < status.Enqueued {
+			err = batch.ErrUnpublished
+		}
 	}
 	if errors.Is(err, context.Canceled) {
 		s.say("interrupted: `paidonce batch resume %s --reason ...` goes on at the next row", run.RunKey)

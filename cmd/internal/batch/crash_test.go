@@ -293,6 +293,29 @@ func TestJ12_ABrokerThatIsAwayChangesNothing(t *testing.T) {
 	if got, want := jobs(t, nc), w.keys(run); len(got) != 2 || got[want[1]] != 1 || got[want[2]] != 1 {
 		t.Errorf("published %v, want %v", got, want)
 	}
+
+	// Paid, and nobody can be told: the events stay in the outbox, and the same submission finds what was paid.
+	w.settle(1, ledger.StateAuthorized, 2, ledger.StateAuthorized)
+	const standing = `SELECT string_agg(o::text, ' ' ORDER BY o.id) FROM operations o`
+	before, told := value[string](w, standing), value[int64](w, `SELECT count(*) FROM outbox`)
+	publisher, err = w.NewPublisher(away, run, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.enqueue(w.submit("run-1", twoRows))
+	if err := publisher.Finish(t.Context(), time.Second, nil); err != nil {
+		t.Errorf("nothing waits for the broker: %v", err)
+	}
+	if after := value[string](w, standing); after != before {
+		t.Errorf("operations %s, before %s", after, before)
+	}
+	w.want(told, `SELECT count(*) FROM outbox`)
+	if got := jobs(t, nc); len(got) != 2 {
+		t.Errorf("%d jobs", len(got))
+	}
+	if status, err := w.Status(t.Context(), "run-1"); err != nil || status.Rows("authorized") != 2 || !status.Complete() {
+		t.Errorf("status %+v, %v", status, err)
+	}
 }
 
 // TestPublisher_GoesOverItAgain: what was handed out and not confirmed is handed out again, until nothing is left.

@@ -96,9 +96,20 @@ func (p *Publisher) Finish(ctx context.Context, patience time.Duration, progress
 			progress(last)
 		}
 		if time.Since(since) > patience {
-			return ErrUnpublished
+			return p.left(ctx)
 		}
 	}
+}
+
+// left is the error of jobs that wait for the broker; nil = none does, so that it may be away.
+func (p *Publisher) left(ctx context.Context) error {
+	switch found, err := p.s.ledger.UnpublishedJobsOf(ctx, p.run, 0, 1); {
+	case err != nil:
+		return errors.Join(ErrUnpublished, err)
+	case len(found) > 0:
+		return ErrUnpublished
+	}
+	return nil
 }
 
 // Published is how many jobs were confirmed so far.

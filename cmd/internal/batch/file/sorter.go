@@ -18,7 +18,6 @@ type record [4]uint64
 const (
 	recordBytes   = 32
 	memoryRecords = 1 << 19 // of one sorter: 16 MiB
-	smallFile     = 1 << 12 // rows for which less will do
 )
 
 func recordOf(hash [32]byte) record {
@@ -58,9 +57,6 @@ func (s *sorter) add(r record) error {
 		if err := s.spill(); err != nil {
 			return fmt.Errorf("sort the rows of a batch on disk: %w", err)
 		}
-	}
-	if len(s.records) == cap(s.records) && len(s.records) >= smallFile { // at once: growing step by step copies it all several times
-		s.records = slices.Grow(s.records, s.limit-len(s.records))
 	}
 	s.records = append(s.records, r)
 	return nil
