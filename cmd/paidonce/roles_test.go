@@ -235,8 +235,13 @@ func (i *installation) formats(t *testing.T, there *strings.Replacer) {
 // roleRun runs a command under the database role that it is for.
 func (i *installation) roleRun(who, path, args string) said {
 	i.t.Helper()
+	return i.wordsRun(who, path, append(strings.Fields(path), strings.Fields(args)...))
+}
+
+// wordsRun is the same for words that may hold spaces.
+func (i *installation) wordsRun(who, path string, words []string) said {
+	i.t.Helper()
 	env := i.inNameOf(who, i.databases.Desk)
-	words := append(strings.Fields(path), strings.Fields(args)...)
 	ctx := i.t.Context()
 	switch path {
 	case "worker", "gateway", "run":
