@@ -107,6 +107,7 @@ func TestJourneyOfABatch(t *testing.T) {
 		t.Errorf("status %+v", status)
 	}
 	i.reportsOfABatch(dir)
+	i.heldRun(dir)
 	wantCode(t, i.batch("olga", "pause", runKey, "--reason", "late"), cli.OK, "paused")
 	wantCode(t, i.batch("olga", "cancel", runKey, "--reason", "late"), cli.Partial, "3 rows were begun before")
 	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "oh"), cli.Conflict, "cancelled")
@@ -121,6 +122,25 @@ func TestJourneyOfABatch(t *testing.T) {
 	}
 	i.lacksNoRight()
 	i.showsNoCanary()
+}
+
+// heldRun: what nobody has begun of a paused run is not paid when another pause ends, and is when the run is resumed.
+func (i *installation) heldRun(dir string) {
+	i.t.Helper()
+	desk := func(args ...string) said {
+		i.t.Helper()
+		env := map[string]string{"PAIDONCE_CONFIG": i.config, "PAIDONCE_DATABASE_URL": i.databases.Desk, "PAIDONCE_OPERATOR_TOKEN_FILE": filepath.Join(i.people, "olga")}
+		return command(i.t, "", env, append(args, "--reason", "maintenance")...)
+	}
+	file := i.write(dir, "held.csv", strings.ReplaceAll(payroll[:strings.Index(payroll, "e-3")], "0,GBP", "1,GBP"))
+	wantCode(i.t, desk("pause", "source", "wallet"), cli.OK)
+	wantCode(i.t, i.batch("olga", "submit", file, "--run", "held", "--reason", "bonus", "--source", "wallet", "--route", "gbp-fps"), cli.OK, "open ")
+	wantCode(i.t, i.batch("olga", "pause", "held", "--reason", "wait"), cli.OK, "held now, of what was enqueued: 2", "[====", "held   ")
+	wantCode(i.t, desk("resume", "source", "wallet"), cli.OK)
+	wantCode(i.t, i.batch("", "status", "held", "--follow"), cli.OK, "held   ") // at rest: nothing happens before somebody does something
+	wantCode(i.t, i.batch("", "status", "held", "--rows", "--state", "held", "-o", "csv"), cli.OK, "held,2,3,e-2,", ",run_paused,")
+	wantCode(i.t, i.batch("olga", "resume", "held", "--reason", "go on", "--rate", "1000"), cli.OK, "2 rows that were held come back")
+	wantCode(i.t, i.batch("", "status", "held", "--follow", "-o", "json"), cli.OK, `"finished": 2`)
 }
 
 // templatesOfABatch: a file in its own words is read as its template says, and flags go before the template.
