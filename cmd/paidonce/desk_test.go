@@ -351,3 +351,25 @@ func TestOpsList_IsBounded(t *testing.T) {
 		t.Errorf("since then: %s", got)
 	}
 }
+
+// TestExplain_ResumingComesLast: after a mismatch the operation is decided first, and the pause ended by whoever may.
+func TestExplain_ResumingComesLast(t *testing.T) {
+	o := newOffice(t)
+	key := o.operation(inDoubt)
+	if err := o.worker.Pause(t.Context(), ledger.ScopePartner, "northbank", ledger.PausedMismatch, ledger.ByWorker); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(o.okAs("vera", "ops", "explain", key)), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, "paidonce resume partner northbank --reason ...   # an approver, once it is understood; paused by worker: mismatch") {
+		t.Errorf("the last line is %q", last)
+	}
+	// A list for people is short; what a proposal is about to the byte is shown one by one, and to machines.
+	waiting := o.as("olga", "ops", "resolve", key, "--rejected", "--code", "x", "--evidence", "line 12", "--reason", "why", "-o", "json")
+	id := proposalIn(t, waiting)
+	if list := o.okAs("ada", "proposals", "list"); !strings.Contains(list, id) || strings.Contains(list, "DIGEST") || strings.Contains(list, "parked_for") {
+		t.Errorf("a list for people:\n%s", list)
+	}
+	for _, text := range []string{o.okAs("ada", "proposals", "list", "-o", "csv"), o.okAs("ada", "proposals", "show", id)} {
+		has(t, text, id, "digest", "parked_for")
+	}
+}

@@ -303,9 +303,6 @@ func (s *story) whatMayBeDone() []string {
 		case operate.ProposalDeclined, operate.ProposalExpired, operate.ProposalExecuted:
 		}
 	}
-	for _, p := range s.Paused {
-		next = append(next, strings.TrimSpace("paidonce resume "+string(p.Scope)+" "+p.Name)+" --reason ...   # paused by "+p.By+": "+p.Reason)
-	}
 	asks := !s.known || s.profile.LookUp != bankclient.LookUpNone
 	switch {
 	case !s.ContradictedAt.IsZero():
@@ -316,6 +313,13 @@ func (s *story) whatMayBeDone() []string {
 		next = append(next, "paidonce ops lookup "+key+" --reason ...   # ask the partner now; the worker does by itself at "+cli.Time(s.DueAt))
 	case s.State == ledger.StateOpen && !s.InDoubt:
 		next = append(next, "paidonce ops cancel "+key+" --reason ...   # end it before it is sent; due at "+cli.Time(s.DueAt))
+	}
+	for _, p := range s.Paused { // the last thing to do: what made it pause comes first
+		who := ""
+		if p.ForDoubt() {
+			who = "an approver, once it is understood; "
+		}
+		next = append(next, strings.TrimSpace("paidonce resume "+string(p.Scope)+" "+p.Name)+" --reason ...   # "+who+"paused by "+p.By+": "+p.Reason)
 	}
 	if len(next) == 0 {
 		next = append(next, "# nothing: no person is needed")

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,8 +62,8 @@ func weightText(w operate.Weight) string {
 	if w.Count > 0 {
 		parts = append(parts, fmt.Sprint(w.Count))
 	}
-	for currency, minor := range w.Amounts {
-		parts = append(parts, money.Amount{Minor: minor, Currency: currency}.String())
+	for _, currency := range slices.Sorted(maps.Keys(w.Amounts)) {
+		parts = append(parts, money.Amount{Minor: w.Amounts[currency], Currency: currency}.String())
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
@@ -114,6 +115,11 @@ func (s *session) proposalsList() *cobra.Command {
 				rows := []proposalRow{}
 				for _, p := range list {
 					rows = append(rows, proposalRowOf(p))
+				}
+				if s.printer().Format == cli.FormatTable { // `proposals show` prints what one is about to the byte
+					for n := range rows {
+						rows[n].Digest, rows[n].Content = "", nil
+					}
 				}
 				return cli.List(s.printer(), proposalTable(rows...))
 			})
