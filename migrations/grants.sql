@@ -72,7 +72,9 @@ BEGIN
     GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), hold_run_rows(uuid, integer, integer),
       free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
-    GRANT INSERT ON batch_runs, batch_parts, batch_rows TO paidonce_batch;
+    GRANT INSERT ON batch_parts, batch_rows TO paidonce_batch;
+    GRANT INSERT (id, run_key, by, reason, format, columns, source, route, not_before, rows, sums, counts, digest, content_digest, content_guard, again_reason,
+                  duplicates, duplicates_reason, changed_by) ON batch_runs TO paidonce_batch; -- not its state: a run begins waiting
     GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;
     GRANT UPDATE (recorded), DELETE ON batch_parts TO paidonce_batch;
   END IF;

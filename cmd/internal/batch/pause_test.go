@@ -201,6 +201,8 @@ func TestPause_NeedsWhoeverPauses(t *testing.T) {
 	w.pause("run-1")
 	w.refused("PO023", `SELECT hold_run_rows($1, 0, 100)`, run.ID)
 	w.refused("PO023", `UPDATE batch_runs SET state = 'released', changed_by = 'oscar' WHERE id = $1`, run.ID)
+	w.refused("42501", `INSERT INTO batch_runs (id, run_key, by, reason, format, source, route, rows, sums, counts, digest, content_digest, content_guard, changed_by, state)
+		SELECT gen_random_uuid(), 'forged', by, reason, format, source, route, rows, sums, counts, digest, sha256('x'), sha256('x'), changed_by, 'released' FROM batch_runs WHERE id = $1`, run.ID)
 	w.refused("PO022", `INSERT INTO batch_rows (run_id, n, line, operation_id) VALUES ($1, 4, 4, 4)`, run.ID)
 	w.refused("PO022", `INSERT INTO batch_rows (run_id, n, line, operation_id) VALUES (gen_random_uuid(), 4, 4, 4)`)
 	w.want(3, `SELECT count(*) FROM operations WHERE held`)
