@@ -110,24 +110,28 @@ type deadDoneRow struct {
 	Discarded int64 `json:"discarded"`
 	Closed    int64 `json:"keys_closed"`
 	Open      int64 `json:"keys_not_closed"` // of discarded letters
+
+	About string `json:"about,omitempty"` // how many letters, and how much money, while nothing is done yet
+}
+
+// number is for people nothing where there is none.
+func (s *session) number(n int64) string {
+	if n == 0 && s.printer().Format == cli.FormatTable {
+		return ""
+	}
+	return fmt.Sprint(n)
 }
 
 func (s *session) printDone(row deadDoneRow) error {
-	number := func(n int64) string {
-		if n == 0 && s.printer().Format == cli.FormatTable {
-			return ""
-		}
-		return fmt.Sprint(n)
-	}
 	return cli.One(s.printer(), cli.Table[deadDoneRow]{
 		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs", "published", "published_before", "duplicate", "failed", "changed",
-			"left", "discarded", "keys_closed", "keys_not_closed"},
+			"left", "discarded", "keys_closed", "keys_not_closed", "about"},
 		Cells: func(r deadDoneRow) []string {
-			cells := []string{r.Act, r.Target, r.Outcome, r.By, number(r.Audit), r.Proposal, r.Needs}
+			cells := []string{r.Act, r.Target, r.Outcome, r.By, s.number(r.Audit), r.Proposal, r.Needs}
 			for _, n := range []int64{r.Published, r.Before, r.Duplicate, r.Failed, r.Changed, r.Left, r.Discarded, r.Closed, r.Open} {
-				cells = append(cells, number(n))
+				cells = append(cells, s.number(n))
 			}
-			return cells
+			return append(cells, r.About)
 		},
 		Rows: []deadDoneRow{row},
 	})
@@ -156,6 +160,11 @@ func (s *session) askDead(ctx context.Context, desk *desk, d *deadDesk, c *chang
 		return err
 	}
 	row := deadDoneRow{changeRow: s.changeRowOf(desk, act, done, err)}
+	if c.dryRun || errors.Is(err, operate.ErrWaiting) {
+		if row.About = weightText(act.Weight()); row.About == "" {
+			row.About = "0"
+		}
+	}
 	if done.Outcome == operate.OutcomePartial {
 		err = cli.Exit(cli.Partial, errors.New("some letters were not done; run the same command again, or make a new plan"))
 	}
@@ -399,7 +408,7 @@ func (s *session) correctDead(ctx context.Context, desk *desk, d *deadDesk, c *c
 	return errors.Join(cli.One(s.printer(), cli.Table[deadCorrectRow]{
 		Columns: []string{"act", "target", "outcome", "by", "audit", "proposal", "needs", "new_key", "old_key", "old_key_closed", "amount", "currency", "changed"},
 		Cells: func(r deadCorrectRow) []string {
-			return []string{r.Act, r.Target, r.Outcome, r.By, fmt.Sprint(r.Audit), r.Proposal, r.Needs, r.NewKey, r.OldKey, fmt.Sprint(r.Closed), r.Amount,
+			return []string{r.Act, r.Target, r.Outcome, r.By, s.number(r.Audit), r.Proposal, r.Needs, r.NewKey, r.OldKey, fmt.Sprint(r.Closed), r.Amount,
 				r.Currency, r.Changed}
 		},
 		Rows: []deadCorrectRow{row},
