@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // childVariable makes this program one of its own children.
@@ -167,4 +171,23 @@ func (c *child) alive() error {
 	default:
 		return nil
 	}
+}
+
+// openPool opens the ledger's database for a contender that writes to it by itself.
+func openPool(ctx context.Context, s childSettings, conns int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(s.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = conns
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// jobsOf is the queue for whoever takes its jobs without paidonce.
+func jobsOf(ctx context.Context, nc *nats.Conn) (jetstream.Consumer, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -54,12 +53,7 @@ func (w *dbosWorker) withdraw(ctx dbos.Context, job dbosJob) (string, error) {
 }
 
 func runDBOS(ctx context.Context, s childSettings, ready func(childReady) error) error {
-	config, err := pgxpool.ParseConfig(s.DatabaseURL)
-	if err != nil {
-		return err
-	}
-	config.MaxConns = 20
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := openPool(ctx, s, 20)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
-	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // The parts of the limit.
@@ -134,11 +133,7 @@ func runLimitConsume(ctx context.Context, s childSettings, ready func(childReady
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	consumer, err := js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
+	consumer, err := jobsOf(ctx, nc)
 	if err != nil {
 		return err
 	}

@@ -5,29 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/paidonce/paidonce/integration/stack"
 )
 
-func main() {
-	if stack.RunChild() {
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that the end of the process does not do
-	}
-}
+func main() { stack.Program("bench", run) }
 
 // options are the flags.
 type options struct {
@@ -98,14 +84,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	say := func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-	}
 	r, err := newReport(o)
 	if err != nil {
 		return err
 	}
-	b, err := openBench(ctx, o, say)
+	b, err := openBench(ctx, o, stack.Say)
 	if err == nil {
 		err = errors.Join(b.measure(ctx, r), b.close())
 	}

@@ -17,8 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // order is a job as a worker without our care would read it.
@@ -116,26 +114,18 @@ type naive struct {
 }
 
 func runNaive(ctx context.Context, s childSettings, ready func(childReady) error) error {
-	config, err := pgxpool.ParseConfig(s.DatabaseURL)
+	pool, err := openPool(ctx, s, 16)
 	if err != nil {
 		return err
 	}
-	config.MaxConns = 16
-	w := &naive{caller: newCaller(s.BankURL, s.InFlight), batched: s.Batched}
-	if w.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return err
-	}
-	defer w.pool.Close()
+	defer pool.Close()
+	w := &naive{pool: pool, caller: newCaller(s.BankURL, s.InFlight), batched: s.Batched}
 	nc, err := nats.Connect(s.NATSURL)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	consumer, err := js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
+	consumer, err := jobsOf(ctx, nc)
 	if err != nil {
 		return err
 	}

@@ -79,12 +79,7 @@ func (w *riverWorker) Work(ctx context.Context, job *river.Job[withdrawal]) erro
 
 // runRiver is River's worker. It polls as often as helps: more often finds fewer jobs at a time and costs more than it brings.
 func runRiver(ctx context.Context, s childSettings, ready func(childReady) error) error {
-	config, err := pgxpool.ParseConfig(s.DatabaseURL)
-	if err != nil {
-		return err
-	}
-	config.MaxConns = 20
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := openPool(ctx, s, 20)
 	if err != nil {
 		return err
 	}

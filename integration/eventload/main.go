@@ -14,26 +14,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"github.com/paidonce/paidonce/integration/stack"
 )
 
-func main() {
-	if stack.RunChild() {
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "eventload:", err)
-		os.Exit(1)
-	}
-}
+func main() { stack.Program("eventload", run) }
 
 // options are what the command line says.
 type options struct {
@@ -43,7 +32,7 @@ type options struct {
 	held       bool
 }
 
-func run(ctx context.Context, args []string) (err error) {
+func run(ctx context.Context, args []string, _ io.Writer) (err error) {
 	var o options
 	flags := pflag.NewFlagSet("eventload", pflag.ContinueOnError)
 	flags.IntVar(&o.backlog, "backlog", 200_000, "events that wait when the broker comes back; 0 = leave that part out")

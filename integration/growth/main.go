@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,17 +13,7 @@ import (
 	"github.com/paidonce/paidonce/integration/stack"
 )
 
-func main() {
-	if stack.RunChild() {
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "growth:", err)
-		os.Exit(1) //nolint:gocritic // nothing is deferred that the end of the process does not do
-	}
-}
+func main() { stack.Program("growth", run) }
 
 // options are the flags.
 type options struct {
@@ -93,11 +80,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	say := func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-	}
 	for _, kind := range o.keys {
-		if err := grow(ctx, o, kind, r, say); err != nil {
+		if err := grow(ctx, o, kind, r, stack.Say); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", kind, err), r.close())
 		}
 	}
