@@ -34,7 +34,11 @@ func (s *services) hire(ctx context.Context, settings string) error {
 
 func (s *services) hireOne(ctx context.Context, d *operate.Service, settings, name string, roles []operate.Role) error {
 	tokenFile := filepath.Join(s.dir, name+".token")
-	if err := s.writeDesk(settings, name, tokenFile); err != nil {
+	if err := s.writeDesk(settings, name, tokenFile, s.urls.Desk, name+".yaml"); err != nil {
+		return err
+	}
+	files := strings.Replace(settings, fmt.Sprintf("%q", s.roles.Worker), fmt.Sprintf("%q", s.roles.Publishers[source]), 1) // whoever pays files publishes jobs
+	if err := s.writeDesk(files, name, tokenFile, s.urls.Batch, name+".batch.yaml"); err != nil {
 		return err
 	}
 	if token, err := os.ReadFile(tokenFile); err == nil { //nolint:gosec // a file of our own folder
@@ -66,9 +70,9 @@ func (s *services) hireOne(ctx context.Context, d *operate.Service, settings, na
 	return nil
 }
 
-// writeDesk writes the settings of a person's commands: those of the worker, under the desk's role in the database.
-func (s *services) writeDesk(settings, name, tokenFile string) error {
-	database, err := url.Parse(s.urls.Desk)
+// writeDesk writes the settings of a person's commands: those of the worker, under another role in the database.
+func (s *services) writeDesk(settings, name, tokenFile, role, to string) error {
+	database, err := url.Parse(role)
 	if err != nil {
 		return errors.New("parse the database URL: it is not one")
 	}
@@ -79,7 +83,7 @@ func (s *services) writeDesk(settings, name, tokenFile string) error {
 	database.User, worker.User = url.User(database.User.Username()), url.User(worker.User.Username())
 	text := strings.Replace(settings, fmt.Sprintf("%q", worker.String()), fmt.Sprintf("%q", database.String()), 1)
 	text += fmt.Sprintf("operator: { token_file: %q }\n", tokenFile)
-	if err := os.WriteFile(filepath.Join(s.dir, name+".yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, to), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the configuration of %s: %w", name, err)
 	}
 	return nil

@@ -282,6 +282,9 @@ func guide(s *services) string {
               -d '{"route":"%[7]s","debtor_account":"cust-4471","amount":"49.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"}}'
             (run it again: the same answer, nothing paid twice; http://%[9]s/openapi.json describes it)
 
+  by file   go run ./cmd/paidonce batch submit integration/testdata/batch/good/payroll.csv --config %[13]s --source %[6]s --route %[7]s \
+              --run 2026-11-payroll --reason 'salaries of November'
+
   look      go run ./cmd/paidonce ops list --config %[1]s
             go run ./cmd/paidonce dead list --config %[1]s
             curl -s %[2]s/oracle/summary            (the bank's own book)
@@ -290,5 +293,5 @@ func guide(s *services) string {
             PGPASSWORD=$(cat %[8]s) psql -h 127.0.0.1 -p %[5]d -U paidonce_worker paidonce
   stop      Ctrl-C
 `, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName),
-		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey(), s.wallet)
+		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey(), s.wallet, filepath.Join(s.dir, asks+".batch.yaml"))
 }
