@@ -16,6 +16,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
 	"github.com/paidonce/paidonce/ledger/money"
+	"github.com/paidonce/paidonce/worker/job"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -80,9 +81,11 @@ type deadFlags struct {
 }
 
 func (s *session) deadFlags(command *cobra.Command) *deadFlags {
+	reasons := []string{string(job.ReasonUndecodable), string(job.ReasonInvalid), string(job.ReasonKeyMissing), string(job.ReasonTooLarge),
+		string(job.ReasonUnknownRoute), string(job.ReasonKeyReused), string(job.ReasonPoison)}
 	f := &deadFlags{}
 	flags := command.Flags()
-	flags.StringVar(&f.filter.Reason, "reason", "", "only letters with this reason, as invalid or unknown_route")
+	flags.StringVar(&f.filter.Reason, "reason", "", "only letters with this reason: "+strings.Join(reasons, ", "))
 	flags.StringVar(&f.filter.Detail, "detail", "", "only letters with exactly this detail")
 	flags.StringVar(&f.filter.Source, "source", "", "only this source")
 	flags.StringVar(&f.filter.Route, "route", "", "only this route")
@@ -96,6 +99,7 @@ func (s *session) deadFlags(command *cobra.Command) *deadFlags {
 	for _, state := range dead.States() {
 		states = append(states, string(state))
 	}
+	s.must(command.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(reasons, cobra.ShellCompDirectiveNoFileComp)))
 	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)))
 	return f
 }

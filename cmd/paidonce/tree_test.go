@@ -182,6 +182,30 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// TestCompletion_OfEveryCommand: each completes its words and its flags, without settings and services, and says nothing else.
+func TestCompletion_OfEveryCommand(t *testing.T) {
+	walk((&session{}).root(), func(c *cobra.Command) {
+		path := strings.Fields(c.CommandPath())[1:]
+		words := command(t, "", nil, append(append([]string{"__complete"}, path...), "")...)
+		flags := command(t, "", nil, append(append([]string{"__complete"}, path...), "--")...)
+		if words.code != cli.OK || flags.code != cli.OK || c.HasAvailableFlags() && c.Name() != "help" && !strings.HasPrefix(flags.out, "--") {
+			t.Errorf("%s: %+v, %+v", c.CommandPath(), words, flags)
+		}
+		for _, below := range c.Commands() {
+			if below.IsAvailableCommand() && !strings.Contains(words.out, below.Name()) {
+				t.Errorf("%s does not complete %s:\n%s", c.CommandPath(), below.Name(), words.out)
+			}
+		}
+	})
+	for line, want := range map[string]string{
+		"ops list --state": "parked", "ops list --sort": "risk", "dead list --state": "planned", "dead plan --reason": "key_reused", "prove -o": "jsonl",
+	} {
+		if got := command(t, "", nil, append(append([]string{"__complete"}, strings.Fields(line)...), "")...); !strings.Contains(got.out, want) {
+			t.Errorf("%s does not complete %s:\n%s", line, want, got.out)
+		}
+	}
+}
+
 func TestInterruptedBeforeItStarts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -152,6 +152,11 @@ func TestPlan_TellsEachClassAndReplaysOnlyOne(t *testing.T) {
 	if _, err := w.do(w.olga, w.desk.Freeze(dead.Filter{Reason: "nobody"})); !errors.Is(err, dead.ErrNothing) {
 		t.Errorf("an empty plan: %v", err)
 	}
+	for l, err := range w.service.Audit(t.Context(), operate.AuditFilter{Act: "plan", Limit: 1}) {
+		if w.must(err); l.Outcome != "refused" || l.Detail != "nothing_selected" {
+			t.Errorf("the log of an empty plan: %+v", l)
+		}
+	}
 }
 
 // Two letters ask for different things under one key, and neither became an operation: a person decides, by discarding one.

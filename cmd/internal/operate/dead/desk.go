@@ -16,7 +16,7 @@ import (
 // Errors of this package, besides those of operate and queue.
 var (
 	ErrNoPlan  = errors.New("there is no such plan")
-	ErrNothing = errors.New("no dead letter is selected")
+	ErrNothing = operate.Refuse("nothing_selected", "no dead letter is selected")
 	ErrNeedsDB = errors.New("the stream alone does not tell: Postgres is needed")
 )
 
