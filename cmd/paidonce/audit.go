@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -44,7 +43,7 @@ func auditRowOf(l operate.AuditLine) auditRow {
 
 func (s *session) auditList() *cobra.Command {
 	var f operate.AuditFilter
-	var since time.Duration
+	var since, until string
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the audit log, the newest line first",
@@ -54,11 +53,15 @@ func (s *session) auditList() *cobra.Command {
 			"  paidonce audit list --target 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json\n  paidonce audit list --outcome begun",
 		Args: noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
-			if f.Limit < 1 || f.Before < 0 || since < 0 {
-				return cli.Exit(cli.Usage, errors.New("--limit must be at least 1, --before the id of a line, and --since a duration"))
+			if f.Limit < 1 || f.Before < 0 {
+				return cli.Exit(cli.Usage, errors.New("--limit must be at least 1, and --before the id of a line"))
 			}
-			if since > 0 {
-				f.Since = time.Now().Add(-since)
+			var err error
+			if f.Since, err = timeFlag("since", since); err != nil {
+				return err
+			}
+			if f.Until, err = timeFlag("until", until); err != nil {
+				return err
 			}
 			return s.openDesk(ctx, func(d *desk) error {
 				rows := []auditRow{}
@@ -80,7 +83,8 @@ func (s *session) auditList() *cobra.Command {
 	flags.StringVar(&f.Act, "act", "", "only this act, as resolve, pause or reveal")
 	flags.StringVar(&f.Target, "target", "", "only this key, plan or scope")
 	flags.StringVar(&f.Outcome, "outcome", "", "only this outcome, as done, refused, waiting or begun")
-	flags.DurationVar(&since, "since", 0, "only the last of this long, as 24h")
+	flags.StringVar(&since, "since", "", "only lines since this time, or of the last of this long: 2026-11-30T12:00:00Z, 24h")
+	flags.StringVar(&until, "until", "", "only lines before this time, or older than this long")
 	flags.Int64Var(&f.Before, "before", 0, "only lines older than this one")
 	flags.IntVar(&f.Limit, "limit", 100, "most lines to list")
 	return command

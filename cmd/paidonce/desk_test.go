@@ -373,3 +373,26 @@ func TestExplain_ResumingComesLast(t *testing.T) {
 		has(t, text, id, "digest", "parked_for")
 	}
 }
+
+// TestAudit_OfATime: an incident has a beginning and an end.
+func TestAudit_OfATime(t *testing.T) {
+	o := newOffice(t)
+	count := func(args ...string) int {
+		return strings.Count(o.okAs("vera", append([]string{"audit", "list", "-o", "jsonl"}, args...)...), "\n")
+	}
+	all := count()
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--since", "2100-01-01T00:00:00Z"}, 0}, {[]string{"--since", "1h"}, all}, {[]string{"--until", "1h"}, 0},
+		{[]string{"--until", "2100-01-01T00:00:00Z", "--since", "2020-01-01T00:00:00Z"}, all},
+	} {
+		if got := count(c.args...); got != c.want || all == 0 {
+			t.Errorf("%v: %d lines, want %d", c.args, got, c.want)
+		}
+	}
+	if got := o.as("vera", "audit", "list", "--since", "-1h"); got.code != cli.Usage {
+		t.Errorf("%+v", got)
+	}
+}
