@@ -32,6 +32,26 @@ func TestMain(m *testing.M) {
 	stack.Main(m)
 }
 
+// openBroker starts a broker on which the source may publish to routes, and connects as the source.
+func openBroker(t *testing.T, routes []string) (*stack.NATS, stack.NATSRoles, *queue.Publisher) {
+	t.Helper()
+	roles, err := stack.MakeNATSRoles(t.TempDir(), map[string][]string{source: routes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := stack.Broker(t, stack.NATSOptions{ConfigFile: roles.ConfigFile})
+	nc, err := queue.Connect(server.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: roles.Publishers[source], Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	publisher, err := queue.NewPublisher(nc, queue.PublisherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, roles, publisher
+}
+
 // TestB8_KilledAtEveryStep: SIGKILL at every step of the life of a withdrawal ends in an outcome, or parked with evidence, and pays once.
 func TestB8_KilledAtEveryStep(t *testing.T) {
 	other := buildOther(t, *previous)
@@ -49,28 +69,7 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 	for n := range count {
 		routes = append(routes, laneRoute(n))
 	}
-	roles, err := stack.MakeNATSRoles(t.TempDir(), map[string][]string{source: routes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nats, err := stack.StartNATS(stack.NATSOptions{NoSync: true, ConfigFile: roles.ConfigFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nats.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	nc, err := queue.Connect(nats.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: roles.Publishers[source], Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	publisher, err := queue.NewPublisher(nc, queue.PublisherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nats, roles, publisher := openBroker(t, routes)
 	began := time.Now()
 	todo := make(chan cell, len(cells))
 	for _, c := range cells {

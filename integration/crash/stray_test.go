@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 
-	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/worker/job"
 	"github.com/paidonce/paidonce/worker/queue"
 )
@@ -17,28 +15,7 @@ import (
 // and after it is published.
 func TestE1_KilledAroundTheLetterOfAStray(t *testing.T) {
 	const nowhere = "nowhere"
-	roles, err := stack.MakeNATSRoles(t.TempDir(), map[string][]string{source: {laneRoute(0), nowhere}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := stack.StartNATS(stack.NATSOptions{NoSync: true, ConfigFile: roles.ConfigFile})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	nc, err := queue.Connect(server.URL(), queue.ConnectOptions{Role: queue.RolePublisher, Source: source, NKeySeedFile: roles.Publishers[source], Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	publisher, err := queue.NewPublisher(nc, queue.PublisherOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, roles, publisher := openBroker(t, []string{laneRoute(0), nowhere})
 	l := newLane(t, 0, server, roles, publisher)
 	var published []uint64
 	stray := func() {

@@ -14,7 +14,8 @@
 //
 //	func TestMain(m *testing.M) { stack.Main(m) }
 //
-// and then take a fresh, migrated database each with Database or Databases.
+// and then take a fresh, migrated database each with Database or Databases. Broker and bank.Calm start the rest for one test and stop it with it;
+// Eventually waits for what happens elsewhere; Log is what a process may write while a test reads. Program is the main function of what measures.
 //
 // What may not be relied on: durability. Unless asked for, Postgres runs with fsync off, so it survives Kill (a crash of the
 // server) but not a crash of the machine.
