@@ -13,11 +13,7 @@ import (
 
 // OpenBatch gives the batch runs of a ledger, and what closes their connections.
 func OpenBatch(ctx context.Context, c *config.Config, l *ledger.Ledger, desk *operate.Service) (*batch.Service, func(), error) {
-	url, err := c.ConnectURL()
-	if err != nil {
-		return nil, nil, err
-	}
-	pool, err := ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+	pool, err := openDeskPool(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
-	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -32,11 +31,7 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	if c.Database.URL == "" {
 		return dead.New(letters, publisher, nil, opt), func() {}, nil
 	}
-	url, err := c.ConnectURL()
-	if err != nil {
-		return nil, nil, err
-	}
-	pool, err := ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+	pool, err := openDeskPool(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -100,13 +101,18 @@ func OpenLedger(ctx context.Context, c *config.Config) (*ledger.Ledger, error) {
 	return ledger.Open(ctx, url.Reveal(), ledger.Options{Lease: c.Worker.Lease, MaxConns: int32(c.Database.MaxConns)}) //nolint:gosec // checked to be a small number
 }
 
-// OpenDesk gives the desk of a ledger, and what closes its connections.
-func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate.Service, func(), error) {
+// openDeskPool opens the few connections that people at the desk need.
+func openDeskPool(ctx context.Context, c *config.Config) (*pgxpool.Pool, error) {
 	url, err := c.ConnectURL()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	pool, err := ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+	return ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
+}
+
+// OpenDesk gives the desk of a ledger, and what closes its connections.
+func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate.Service, func(), error) {
+	pool, err := openDeskPool(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
