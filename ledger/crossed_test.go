@@ -12,17 +12,8 @@ import (
 // The next trip on that connection finds the second answer before its own.
 func TestD1_TheReplyToARepeatedRequestIsNotTakenForTheNextOnes(t *testing.T) {
 	db := makeDatabase(t, ledger.Options{})
-	to, err := url.Parse(db.urls.Worker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	network, err := between.Start(to.Host, between.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(network.Close)
-	to.Host = network.Addr()
-	l := db.as(to.String(), ledger.Options{MaxConns: 1, Unprepared: true})                                                // a statement that is prepared twice is refused
+	network, address := db.behindANetwork()
+	l := db.as(address, ledger.Options{MaxConns: 1, Unprepared: true})                                                    // a statement that is prepared twice is refused
 	described := func() { mustRecord(t, l, ledger.Authorize(mustClaim(t, l, newWish()), "tr_0", verdict("authorized"))) } // all statements, on this connection
 	described()
 	repeat := func(again bool) { network.Set(between.Way{Duplicate: again}) }
@@ -45,4 +36,20 @@ func TestD1_TheReplyToARepeatedRequestIsNotTakenForTheNextOnes(t *testing.T) {
 	db.wantCount(4, "observations", `SELECT count(*) FROM observations`)
 	db.wantCount(0, "late observations", `SELECT count(*) FROM observations WHERE kind = 'late'`)
 	db.wantCount(4, "outcomes published", `SELECT count(*) FROM outbox WHERE type IN ('authorized', 'rejected')`)
+}
+
+// behindANetwork gives a network before the database, and the worker's URL through it.
+func (db *database) behindANetwork() (*between.Proxy, string) {
+	db.t.Helper()
+	to, err := url.Parse(db.urls.Worker)
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	network, err := between.Start(to.Host, between.Options{})
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	db.t.Cleanup(network.Close)
+	to.Host = network.Addr()
+	return network, to.String()
 }

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"net/url"
 	"testing"
 	"time"
 
@@ -14,18 +13,9 @@ import (
 // the pool, for which Close waits, long before pgx would have hung up by itself, which takes 15 s.
 func TestD12_AConnectionThatWasGivenUpGoesSoon(t *testing.T) {
 	db := makeDatabase(t, ledger.Options{})
-	to, err := url.Parse(db.urls.Worker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	network, err := between.Start(to.Host, between.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(network.Close)
-	to.Host = network.Addr()
+	network, address := db.behindANetwork()
 	for _, unprepared := range []bool{false, true} {
-		l := db.as(to.String(), ledger.Options{MaxConns: 1, Unprepared: unprepared})
+		l := db.as(address, ledger.Options{MaxConns: 1, Unprepared: unprepared})
 		if err := l.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
