@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/integration/stack"
@@ -22,12 +21,7 @@ func deadKey(n int) string { return fmt.Sprintf("01939e1c-7a52-7c3e-9b6e-2f6f0b0
 func (i *installation) bury(amounts ...string) {
 	t := i.t
 	t.Helper()
-	nc := i.connectWitness()
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := i.witness()
 	for n, amount := range amounts {
 		body := fmt.Sprintf(`{"v":1,"key":%q,"debtor_account":%q,"amount":%q,"currency":"GBP","beneficiary":{"name":%q,"iban":%q},"reference":%q}`,
 			deadKey(n+1), canaryAccount, amount, canaryName, canaryIBAN, canaryReference)

@@ -340,8 +340,8 @@ func (i *installation) migrate(args ...string) string {
 		"--set", "database.password_file=" + i.write(i.t.TempDir(), "password", i.password())}, args...)...)
 }
 
-// connectWitness connects as one who may see everything.
-func (i *installation) connectWitness() *nats.Conn {
+// witness is the broker as one sees it who may see everything.
+func (i *installation) witness() jetstream.JetStream {
 	i.t.Helper()
 	url, err := i.roles.Witness(i.nats.URL())
 	if err != nil {
@@ -351,7 +351,12 @@ func (i *installation) connectWitness() *nats.Conn {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	return nc
+	i.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return js
 }
 
 // migrateAndBreak provisions, and shows what doctor says before and after.
@@ -463,12 +468,7 @@ func (i *installation) reveals(args ...string) {
 // compareDead publishes what is no job, twice the same, and looks at it twice.
 func (i *installation) compareDead() {
 	t := i.t
-	nc := i.connectWitness()
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := i.witness()
 	bad := `{"v":1,"key":"01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a12","debtor_account":"` + canaryAccount + `","amount":"49.0"}`
 	if _, err := js.Publish(t.Context(), "withdrawals.jobs.gbp-fps.wallet", []byte(bad)); err != nil {
 		t.Fatal(err)
@@ -507,12 +507,7 @@ func (i *installation) compareOthers() {
 // checkEvent reads the event that the relay published, against CONTRACT section 4.
 func (i *installation) checkEvent() {
 	t := i.t
-	nc := i.connectWitness()
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := i.witness()
 	var event map[string]any
 	stack.Eventually(t, "event", func() bool {
 		stream, err := js.Stream(t.Context(), "WITHDRAWAL_EVENTS")

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -175,12 +174,7 @@ func (i *installation) dump() string {
 			i.t.Fatal(err)
 		}
 	}
-	nc := i.connectWitness()
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	js := i.witness()
 	for _, name := range []string{"WITHDRAWALS", "WITHDRAWAL_DEAD", "WITHDRAWAL_EVENTS"} {
 		stream, err := js.Stream(i.t.Context(), name)
 		if err != nil {
