@@ -114,7 +114,7 @@ func newChecker(format Format, opt CheckOptions) *checker {
 	}
 	return &checker{opt: opt, report: Report{Format: format, FaultsByCode: map[string]int{}}, sums: map[string]int64{}, over: map[string]bool{},
 		contents: contents{sorter: newSorter(opt.TempDir, opt.inMemory)}, duplicates: newDuplicates(newSorter(opt.TempDir, opt.inMemory)),
-		refs: newRefs(newSorter(opt.TempDir, opt.inMemory))}
+		refs: newRefs(newSorter(opt.TempDir, opt.inMemory), format)}
 }
 
 func (c *checker) fault(f *Fault) {
@@ -190,10 +190,7 @@ func (c *checker) finish(reader *Reader) (Report, error) {
 
 // noteRepeated notes rows that are called like an earlier one, among the other faults in the order of the file. It gives their number.
 func (c *checker) noteRepeated(column string, cell int) (int, error) {
-	report, none := &c.report, "none"
-	if report.Format == FormatPain00103 || report.Format == FormatPain00109 {
-		none = notProvided
-	}
+	report := &c.report
 	list, n, err := c.refs.repeated(c.opt.MaxFaults)
 	if err != nil || n == 0 {
 		return 0, err
@@ -201,7 +198,7 @@ func (c *checker) noteRepeated(column string, cell int) (int, error) {
 	for _, r := range list {
 		report.Faults = append(report.Faults, Fault{Line: r.line, Row: r.row, Column: column, Cell: cell, Code: CodeRowRefTwice,
 			Message: fmt.Sprintf("is the reference of line %d too: one payment of your records would be made twice", r.firstLine),
-			Hint:    "leave one of the two rows out; if both are meant, give each a reference of its own, or " + none})
+			Hint:    "leave one of the two rows out; if both are meant, give each a reference of its own, or none"})
 	}
 	slices.SortStableFunc(report.Faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
 	report.Faults = report.Faults[:min(len(report.Faults), c.opt.MaxFaults)]

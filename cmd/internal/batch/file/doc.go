@@ -15,9 +15,10 @@
 //
 // The columns of a CSV file, in this order, are the words of the contract: row_ref, route, debtor_account, amount, currency, name, iban, bic,
 // sort_code, account_number, routing_number, pix_key, reference, not_before, not_after. A template declares which of them a file has. row_ref is
-// the author's own name of the row and comes back in the report; reference is what the beneficiary reads.
+// the author's own name of the row, which no other row may have, and comes back in the report; reference is what the beneficiary reads.
 //
 // A line of NDJSON is the document of the contract without v and key, perhaps with route and row_ref.
 //
-// What is read of pain.001, and what is refused because it cannot be honoured, stands in pain.go.
+// What is read of pain.001, and what is refused because it cannot be honoured, stands in pain.go. Its EndToEndId comes back as row_ref, but rows may have
+// the same: whoever has the file cannot change it, and rows that pay the same are found by what they pay.
 package file

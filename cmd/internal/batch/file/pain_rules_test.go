@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -223,6 +224,26 @@ func TestCharsetOfEndToEndIDs(t *testing.T) {
 		if report.Good() != good || !good && report.Faults[0].Code != "charset" {
 			t.Errorf("%q: %s", id, codes(report))
 		}
+	}
+}
+
+// TestEndToEndIDs_MayRepeat: SALARY in every row is how payrolls are written. What pays the same account the same amount is found all the same; and
+// a row_ref of NDJSON, which its author has chosen, stays one row's own.
+func TestEndToEndIDs_MayRepeat(t *testing.T) {
+	for _, format := range []Format{FormatPain00103, FormatPain00109} {
+		document := strings.NewReplacer("E2E-0", "SALARY", "E2E-1", "SALARY", "E2E-2", "SALARY").Replace(string(painDocument(format, 3)))
+		report := mustCheck(t, document, format, plain(), CheckOptions{})
+		if !report.Good() || report.Bad != 0 || report.DuplicateSets != 1 || report.DuplicateRows != 2 {
+			t.Errorf("three equal payments: %s, %d duplicates", codes(report), report.DuplicateRows)
+		}
+		others := strings.Replace(strings.Replace(document, ">100.00<", ">101.00<", 1), ">100.00<", ">99.00<", 1)
+		if report := mustCheck(t, others, format, plain(), CheckOptions{}); !report.Good() || report.DuplicateSets != 0 || report.Rows != 3 {
+			t.Errorf("three payments: %s, %d duplicates", codes(report), report.DuplicateSets)
+		}
+	}
+	row := `{"row_ref":"SALARY","debtor_account":"cust-1","amount":"%d.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"}}` + "\n"
+	if report := mustCheck(t, fmt.Sprintf(row+row, 1, 2), FormatNDJSON, plain(), CheckOptions{}); report.FaultsByCode[CodeRowRefTwice] != 1 || report.Bad != 1 {
+		t.Errorf("a name twice in NDJSON: %s", codes(report))
 	}
 }
 

@@ -30,7 +30,7 @@ type source interface {
 	next() (Row, error)
 	// trailer is what the file itself says about its rows; nil = nothing.
 	trailer() *Totals
-	// refColumn is where a row has the author's own name of it, and which cell that is; 0 = it has no cells.
+	// refColumn is where a row has a name that no other may have, and which cell that is; "" = no row has one, 0 = it has no cells.
 	refColumn() (column string, cell int)
 }
 

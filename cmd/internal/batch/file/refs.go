@@ -9,22 +9,22 @@ import (
 // CodeRowRefTwice is the fault of a row whose author has given its own name to another row of the file.
 const CodeRowRefTwice = "row_ref_twice"
 
-// notProvided is the EndToEndId of a payment that has none, by the rules of the banks.
-const notProvided = "NOTPROVIDED"
-
 // refs finds rows that their author calls alike. Honest equal rows have different names, or none; a name twice is one payment of the author's own
-// records that is in the file twice. Two hashes of 64 bits under seeds of chance, for a file whose author has no reason to force them together.
+// records that is in the file twice. The EndToEndId of pain.001 is no such name: payrolls write SALARY into every row, and whoever has such a file
+// cannot change the program that wrote it. There, rows that pay the same are found as duplicates, and nothing else is.
+// Two hashes of 64 bits under seeds of chance, for a file whose author has no reason to force them together.
 type refs struct {
 	sorter *sorter
 	seeds  [2]maphash.Seed
+	alike  bool // rows may be called alike
 }
 
-func newRefs(s *sorter) *refs {
-	return &refs{sorter: s, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func newRefs(s *sorter, format Format) *refs {
+	return &refs{sorter: s, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, alike: format == FormatPain00103 || format == FormatPain00109}
 }
 
 func (r *refs) add(row *Row) error {
-	if row.RowRef == "" || row.EndToEndID == notProvided {
+	if row.RowRef == "" || r.alike {
 		return nil
 	}
 	return r.sorter.add(record{maphash.String(r.seeds[0], row.RowRef), maphash.String(r.seeds[1], row.RowRef), uint64(row.N), uint64(row.Line)}) //nolint:gosec // both from 1
