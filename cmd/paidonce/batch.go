@@ -77,9 +77,8 @@ func (s *session) batchSubmit() *cobra.Command {
 		RunE: s.do(func(ctx context.Context, args []string) error { return s.submitFile(ctx, f, args[0]) }),
 	}
 	s.batchFileFlags(command, &f.file)
-	f.change = s.changeFlags(command)
+	f.change = s.changeFlags(command).tryable(command)
 	flags := command.Flags()
-	flags.BoolVar(&f.change.dryRun, "dry-run", false, "check everything by the same code, and change nothing")
 	flags.StringVar(&f.run, "run", "", "run key: your own name for this payment of this file, as 2026-11-payroll (needed)")
 	flags.StringVar(&f.duplicates, "allow-duplicates", "", "why rows that look alike are all meant")
 	flags.StringVar(&f.again, "again", "", "why the same payments are made once more, under another run key")
@@ -267,7 +266,7 @@ func (s *session) batchApprove() *cobra.Command {
 		Long: "Agrees to a run as it is on record: its digest, its content, its totals. It is for a second person; the submitter never can. The\n" +
 			"run is then enqueued by its submitter, or with `paidonce batch resume RUN`.",
 		Example: "  paidonce batch approve 2026-11-payroll --reason 'totals agree with the payroll system'\n" +
-			"  paidonce batch approve 2026-11-payroll --digest 5f1a2b3c4d5e6f70 --reason 'digest agrees with the mail of Ann'",
+			"  paidonce batch approve 2026-11-payroll --digest 5f1a2b3c4d5e6f70 --reason 'digest agrees with the mail of Ann' --dry-run",
 		Args: exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if err := c.complete(); err != nil {
@@ -281,15 +280,19 @@ func (s *session) batchApprove() *cobra.Command {
 				if found := fmt.Sprintf("%x", run.Digest); digest != "" && (len(digest) < 16 || !strings.HasPrefix(found, strings.ToLower(digest))) {
 					return cli.Exit(cli.Conflict, errors.New("the file of the run has another digest: "+found))
 				}
-				if run, _, err = b.Approve(ctx, args[0], b.by, c.reason); err != nil {
+				if run, _, err = b.Approve(ctx, args[0], b.by, c.reason, c.dryRun); err != nil {
 					return err
+				}
+				if c.dryRun {
+					s.say("dry run: nothing is decided; as it stands %s may approve it", b.by.Name)
+					return s.showRun(ctx, b, run)
 				}
 				s.say("approved: `paidonce batch resume %s --reason ...` enqueues it", run.RunKey)
 				return s.showRun(ctx, b, run)
 			})
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.changeFlags(command).tryable(command)
 	command.Flags().StringVar(&digest, "digest", "", "refuse a run whose file has another SHA-256; at least 16 hex digits of it")
 	s.completeRuns(command)
 	return command
@@ -302,25 +305,30 @@ func (s *session) batchPause() *cobra.Command {
 		Short: "Stop a run: nothing more is enqueued, and what nobody has begun is held",
 		Long: "Stops the enqueueing of a run, in whatever process it goes on, and holds its operations that nobody has begun, until `paidonce batch\n" +
 			"resume`. What was begun goes on to its outcome, since money may have moved. It can be repeated: what an interrupted pause left is held then.",
-		Example: "  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait'",
-		Args:    exactly(1, "one run key"),
+		Example: "  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait'\n" +
+			"  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait' --dry-run",
+		Args: exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if err := c.complete(); err != nil {
 				return err
 			}
 			return s.withBatches(ctx, func(b batches) error {
 				bar := cli.NewBar(s.stderr, "hold")
-				walked, err := b.Pause(ctx, args[0], b.by, c.reason, batch.WalkOptions{Progress: func(walked, of int) { bar.Update(int64(walked), int64(of)) }})
+				walked, err := b.Pause(ctx, args[0], b.by, c.reason, batch.WalkOptions{DryRun: c.dryRun,
+					Progress: func(walked, of int) { bar.Update(int64(walked), int64(of)) }})
 				bar.End()
 				if err != nil {
 					return err
+				}
+				if c.dryRun {
+					return s.showTried(triedPause(b, walked))
 				}
 				s.say("paused; held now, of what was enqueued: %d. `paidonce batch resume %s --reason ...` goes on", walked.Moved, args[0])
 				return s.showRun(ctx, b, walked.Run)
 			})
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.changeFlags(command).tryable(command)
 	s.completeRuns(command)
 	return command
 }
@@ -335,7 +343,7 @@ func (s *session) batchResume() *cobra.Command {
 		Long: "Lets go what a pause holds, at the rate of the partner, and enqueues what is left of a run that is on record; the file is not needed for\n" +
 			"it. A run that waits goes on once a second person has agreed (else exit code 7). It can be repeated, and run beside another: no row is\n" +
 			"enqueued twice.",
-		Example: "  paidonce batch resume 2026-11-payroll --reason 'approved'",
+		Example: "  paidonce batch resume 2026-11-payroll --reason 'approved'\n  paidonce batch resume 2026-11-payroll --reason 'approved' --dry-run",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if err := c.complete(); err != nil {
@@ -351,7 +359,7 @@ func (s *session) batchResume() *cobra.Command {
 					back = app.BatchRate(b.settings, run.Route)
 				}
 				bar := cli.NewBar(s.stderr, "let go")
-				out, err := b.Release(ctx, args[0], b.by, c.reason, batch.WalkOptions{Rate: back,
+				out, err := b.Release(ctx, args[0], b.by, c.reason, batch.WalkOptions{Rate: back, DryRun: c.dryRun,
 					Progress: func(walked, of int) { bar.Update(int64(walked), int64(of)) }})
 				bar.End()
 				if errors.Is(err, operate.ErrWaiting) {
@@ -360,6 +368,9 @@ func (s *session) batchResume() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if c.dryRun {
+					return s.showTried(triedResume(b, out))
+				}
 				if out.Freed > 0 {
 					s.say("%d rows that were held come back", out.Freed)
 				}
@@ -367,7 +378,7 @@ func (s *session) batchResume() *cobra.Command {
 			})
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.changeFlags(command).tryable(command)
 	s.enqueueFlagsOf(command, &rate, &noPublish)
 	s.completeRuns(command)
 	return command
@@ -388,16 +399,19 @@ func (s *session) batchCancel() *cobra.Command {
 		Short: "End a run: nothing more is enqueued, and what nobody has begun ends",
 		Long: "Ends a run for good. Rows that are not enqueued never will be; operations that nobody has begun are cancelled. What was begun goes on to\n" +
 			"its outcome, since money may have moved: then the exit code is 6. It can be repeated.",
-		Example: "  paidonce batch cancel 2026-11-payroll --reason 'wrong month'",
+		Example: "  paidonce batch cancel 2026-11-payroll --reason 'wrong month'\n  paidonce batch cancel 2026-11-payroll --reason 'wrong month' --dry-run",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			if err := c.complete(); err != nil {
 				return err
 			}
 			return s.withBatches(ctx, func(b batches) error {
-				ended, err := b.Cancel(ctx, args[0], b.by, c.reason)
+				ended, err := b.Cancel(ctx, args[0], b.by, c.reason, c.dryRun)
 				if err != nil {
 					return err
+				}
+				if c.dryRun {
+					return s.showTried(triedCancel(b, ended))
 				}
 				if ended.Left > 0 {
 					err = cli.Exit(cli.Partial, fmt.Errorf("%d rows were begun before: see `paidonce batch status %s`", ended.Left, args[0]))
@@ -412,7 +426,7 @@ func (s *session) batchCancel() *cobra.Command {
 			})
 		}),
 	}
-	c = s.changeFlags(command)
+	c = s.changeFlags(command).tryable(command)
 	s.completeRuns(command)
 	return command
 }

@@ -403,17 +403,17 @@ func (s *session) followRun(ctx context.Context, b batches, runKey string, rows 
 	}
 }
 
-// rowOf names run and row that an operation came from; "" where there is none, or where this role or this schema cannot tell.
-func rowOf(ctx context.Context, d *desk, key uuid.UUID) (runKey string, row int, err error) {
+// rowOf gives run and row that an operation came from; nothing where there is none, or where this role or this schema cannot tell.
+func rowOf(ctx context.Context, d *desk, key uuid.UUID) (run batch.Run, row int, err error) {
 	service, closeBatch, err := app.OpenBatch(ctx, d.settings, d.ledger, d.Service)
 	if err != nil {
-		return "", 0, err
+		return run, 0, err
 	}
 	defer closeBatch()
 	run, found, err := service.RowOf(ctx, key)
 	var pg *pgconn.PgError
 	if errors.Is(err, batch.ErrNoRun) || errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "42P01") {
-		return "", 0, nil
+		return batch.Run{}, 0, nil
 	}
-	return run.RunKey, found.N, err
+	return run, found.N, err
 }

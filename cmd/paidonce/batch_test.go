@@ -7,8 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 const (
@@ -74,6 +76,9 @@ func TestJourneyOfABatch(t *testing.T) {
 	wantCode(t, i.batch("", "status", runKey), cli.OK, "not_enqueued", "60.50", "waiting")
 	wantCode(t, i.batch("olga", "approve", runKey, "--reason", "mine"), cli.NotAllowed)
 	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "looked", "--digest", "0123456789abcdef"), cli.Conflict)
+	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "approved?", "--dry-run"), cli.OK, "approval by another person", "waiting")
+	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "looked", "--digest", "0123456789abcdef", "--dry-run"), cli.Conflict)
+	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "totals agree", "--dry-run"), cli.OK, "nothing is decided; as it stands ada may approve it", "60.50 GBP")
 	wantCode(t, i.batch("ada", "approve", runKey, "--reason", "totals agree"), cli.OK, "batch resume "+runKey)
 	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "approved", "-o", "json"), cli.OK, `"enqueued": 3`, `"published": 3`)
 	wantCode(t, submit("oscar", good), cli.OK, "it goes on")
@@ -108,6 +113,7 @@ func TestJourneyOfABatch(t *testing.T) {
 	}
 	i.reportsOfABatch(dir)
 	i.heldRun(dir)
+	i.expiresWhileHeld(dir)
 	wantCode(t, i.batch("olga", "pause", runKey, "--reason", "late"), cli.OK, "paused")
 	wantCode(t, i.batch("olga", "cancel", runKey, "--reason", "late"), cli.Partial, "3 rows were begun before")
 	wantCode(t, i.batch("olga", "resume", runKey, "--reason", "oh"), cli.Conflict, "cancelled")
@@ -135,12 +141,41 @@ func (i *installation) heldRun(dir string) {
 	file := i.write(dir, "held.csv", strings.ReplaceAll(payroll[:strings.Index(payroll, "e-3")], "0,GBP", "1,GBP"))
 	wantCode(i.t, desk("pause", "source", "wallet"), cli.OK)
 	wantCode(i.t, i.batch("olga", "submit", file, "--run", "held", "--reason", "bonus", "--source", "wallet", "--route", "gbp-fps"), cli.OK, "open ")
+	wantCode(i.t, i.batch("olga", "pause", "held", "--reason", "wait", "--dry-run", "-o", "json"), cli.OK, "nothing is changed", `"outcome": "dry_run"`, `"would_hold": 2`, `"begun_before": 0`)
 	wantCode(i.t, i.batch("olga", "pause", "held", "--reason", "wait"), cli.OK, "held now, of what was enqueued: 2", "[====", "held   ")
 	wantCode(i.t, desk("resume", "source", "wallet"), cli.OK)
 	wantCode(i.t, i.batch("", "status", "held", "--follow"), cli.OK, "held   ") // at rest: nothing happens before somebody does something
 	wantCode(i.t, i.batch("", "status", "held", "--rows", "--state", "held", "-o", "csv"), cli.OK, "held,2,3,e-2,", ",run_paused,")
+	wantCode(i.t, i.batch("olga", "resume", "held", "--reason", "go on", "--dry-run", "-o", "json"), cli.OK, `"state": "paused"`, `"would_come_back": 2`, `"would_enqueue": 0`)
+	wantCode(i.t, i.batch("olga", "cancel", "held", "--reason", "go on", "--dry-run", "-o", "json"), cli.OK, `"would_be_cancelled": 2`, `"would_never_be_enqueued": 0`)
 	wantCode(i.t, i.batch("olga", "resume", "held", "--reason", "go on", "--rate", "1000"), cli.OK, "2 rows that were held come back")
 	wantCode(i.t, i.batch("", "status", "held", "--follow", "-o", "json"), cli.OK, `"finished": 2`)
+}
+
+// expiresWhileHeld: a row whose not_after passes while its run is paused is never sent. Resumed, it is cancelled, as one is that nothing held.
+func (i *installation) expiresWhileHeld(dir string) {
+	t := i.t
+	t.Helper()
+	until := time.Now().Add(3 * time.Second).UTC().Truncate(time.Second)
+	file := i.write(dir, "late.csv", "row_ref,debtor_account,amount,currency,name,iban,not_after\n"+
+		"l-1,"+canaryAccount+",10.02,GBP,"+canaryName+","+canaryIBAN+",\nl-2,"+canaryAccount+",20.02,GBP,"+canaryName+","+canaryIBAN+","+until.Format(time.RFC3339)+"\n")
+	i.okAs("olga", "pause", "source", "wallet", "--reason", "maintenance")
+	wantCode(t, i.batch("olga", "submit", file, "--run", "late", "--reason", "bonus", "--source", "wallet", "--route", "gbp-fps"), cli.OK, "open ")
+	wantCode(t, i.batch("olga", "pause", "late", "--reason", "wait"), cli.OK, "held now, of what was enqueued: 2")
+	i.okAs("olga", "resume", "source", "wallet", "--reason", "over")
+	stack.Eventually(t, "not_after has passed", func() bool { return time.Now().After(until.Add(time.Second)) })
+	held := i.batch("", "status", "late", "--rows", "--state", "held", "-o", "jsonl")
+	wantCode(t, held, cli.OK, `"row_ref":"l-1"`, `"row_ref":"l-2"`) // it is held still
+	key := regexp.MustCompile(`"row_ref":"l-2","key":"([0-9a-f-]{36})"`).FindStringSubmatch(held.out)[1]
+	has(t, i.okAs("vera", "ops", "explain", key), "as row 2 of run late", "its run late was paused, which holds what nobody had begun", "paidonce batch resume late --reason")
+	wantCode(t, i.batch("olga", "resume", "late", "--reason", "go on", "--rate", "1000"), cli.OK, "2 rows that were held come back")
+	wantCode(t, i.batch("", "status", "late", "--follow", "-o", "json"), cli.OK, `"finished": 2`)
+	rows := i.batch("", "status", "late", "--rows", "-o", "csv")
+	wantCode(t, rows, cli.OK)
+	if !regexp.MustCompile(`l-1,[0-9a-f-]{36},authorized,`).MatchString(rows.out) || !regexp.MustCompile(`l-2,[0-9a-f-]{36},cancelled,[^\n]*,expired,`).MatchString(rows.out) {
+		t.Errorf("rows\n%s", rows.out)
+	}
+	has(t, i.okAs("vera", "ops", "explain", key), "It was never sent: no attempt is on record.", "It is cancelled: expired.")
 }
 
 // templatesOfABatch: a file in its own words is read as its template says, and flags go before the template.

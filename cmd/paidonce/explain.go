@@ -149,7 +149,7 @@ func (s *session) printExplanation(tale *story) error {
 func explanationRowOf(tale *story) explanationRow {
 	e := tale.Explanation
 	row := explanationRow{
-		Operation: operationRowOf(e.Summary, tale.reveal), Meaning: meaning(e), Run: tale.run, Row: tale.row, PartnerKey: e.PartnerKey, Credential: e.Credential,
+		Operation: operationRowOf(e.Summary, tale.reveal), Meaning: meaning(e), Run: tale.run.RunKey, Row: tale.row, PartnerKey: e.PartnerKey, Credential: e.Credential,
 		Known: tale.whatIsKnown(), Unknown: tale.whatIsNot(), Next: tale.whatMayBeDone(), Timeline: tale.lines(), Decisions: []auditRow{}, Proposals: []proposalRow{},
 		Epoch: e.Epoch, Fence: e.Fence, FirstSentAt: cli.Time(e.FirstSentAt), Attempts: []attemptRow{}, Facts: []factRow{}, Entries: []entryRow{},
 		Unpublished: e.Unpublished, Paused: e.Paused, PayloadKept: e.Payload != nil, ReadAt: cli.Time(e.Now),

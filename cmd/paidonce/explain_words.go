@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/paidonce/paidonce/bankclient"
+	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
@@ -22,7 +23,7 @@ type story struct {
 	profile bankclient.Profile
 	known   bool // the partner is configured here
 	reveal  bool
-	run     string // run key of the file that it came from; "" = none
+	run     batch.Run // of the file that it came from; zero = none, or not to be seen
 	row     int
 }
 
@@ -77,10 +78,30 @@ func (s *story) lines() []storyLine {
 }
 
 func (s *story) ofRun() string {
-	if s.run == "" {
+	if s.run.RunKey == "" {
 		return ""
 	}
-	return fmt.Sprintf(", as row %d of run %s", s.row, s.run)
+	return fmt.Sprintf(", as row %d of run %s", s.row, s.run.RunKey)
+}
+
+// heldWords say why an open operation is not started.
+func (s *story) heldWords() string {
+	if s.HeldReason != ledger.HeldByRun {
+		return "It is not started because of: " + s.HeldReason + "."
+	}
+	return "It is not started: " + strings.TrimSpace("its run "+s.run.RunKey) + " was paused, which holds what nobody had begun. The end of another pause does not let it go."
+}
+
+// whatHeldMay is what lets go an operation that its run holds.
+func (s *story) whatHeldMay(key string) []string {
+	cancel := "paidonce ops cancel " + key + " --reason ...   # end it before it is sent; nothing else of the run"
+	switch {
+	case s.run.RunKey == "":
+		return []string{"paidonce batch status --key " + key + "   # names the run; `paidonce batch resume RUN --reason ...` lets it go", cancel}
+	case s.run.State == batch.Cancelled:
+		return []string{"paidonce batch cancel " + s.run.RunKey + " --reason ...   # goes on with the cancellation of the run, which was interrupted"}
+	}
+	return []string{"paidonce batch resume " + s.run.RunKey + " --reason ...   # lets it go, with all that the run holds", cancel}
 }
 
 // factEvidence is what is told of an observation's evidence: of a call what bankclient writes, of a decision what the ledger writes.
@@ -251,7 +272,7 @@ func (s *story) whatIsKnown() []string {
 		{s.InDoubt && s.notFound(), "A look-up since the last attempt found nothing at the partner."},
 		{s.InDoubt && s.said("in_flight"), "The partner has said that it was at work on it."},
 		{s.State == ledger.StateParked, "It waits for a person because of: " + cmp.Or(s.Code, "no reason on record") + "."},
-		{s.HeldReason != "", "It is not started because of: " + s.HeldReason + "."},
+		{s.HeldReason != "", s.heldWords()},
 		{!s.ContradictedAt.IsZero(), "The partner said something else than the outcome afterwards: money may have moved that should not have."},
 		{s.State == ledger.StateClaimed, "A worker holds it until " + cli.Time(s.LeaseUntil) + "; then the sweep takes over."},
 		{len(s.Unpublished) > 0, "Not yet published: " + strings.Join(s.Unpublished, ", ") + "."},
@@ -311,6 +332,8 @@ func (s *story) whatMayBeDone() []string {
 		next = append(next, s.whatParkedMay(key, asks)...)
 	case s.State == ledger.StateOpen && s.InDoubt && asks:
 		next = append(next, "paidonce ops lookup "+key+" --reason ...   # ask the partner now; the worker does by itself at "+cli.Time(s.DueAt))
+	case s.State == ledger.StateOpen && s.HeldReason == ledger.HeldByRun:
+		next = append(next, s.whatHeldMay(key)...)
 	case s.State == ledger.StateOpen && !s.InDoubt:
 		next = append(next, "paidonce ops cancel "+key+" --reason ...   # end it before it is sent; due at "+cli.Time(s.DueAt))
 	}

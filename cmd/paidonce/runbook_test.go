@@ -72,8 +72,8 @@ func TestRunbook_EveryCommandRuns(t *testing.T) {
 	stands := map[string]cli.Code{
 		"doctor": cli.Failure, "prove": cli.Failure, // as in accesses
 		"resume": cli.NotFound, "operators add": cli.Conflict, // is not paused; is hired
-		"batch pause": cli.Conflict, "batch resume": cli.Waiting, // nobody has agreed to the run
-		"ops cancel": cli.Conflict, "dead plan": cli.NotFound, // was sent; for another reason
+		"batch pause": cli.Conflict,                            // nobody has agreed to the run
+		"ops cancel":  cli.Conflict, "dead plan": cli.NotFound, // was sent; for another reason
 	}
 	names := strings.NewReplacer("KEY", there.Replace("PARKED"), "corrected.json", corrected, "17", there.Replace("DEAD"))
 	people := map[string]string{"": "vera", "operator": "oscar", "approver": "ada", "admin": "adam"}

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -144,6 +145,9 @@ func (s *Service) setState(ctx context.Context, run Run, by operate.Operator, fr
 func (s *Service) release(ctx context.Context, sub Submission, out *Submitted) error {
 	switch out.Run.State {
 	case Released:
+		if !sub.By.Has(operate.RoleOperator) { // nobody goes on with what they could not have begun
+			return fmt.Errorf("%w: %s needs the role %s, and %s has %v", operate.ErrNotPermitted, ActSubmit, operate.RoleOperator, sub.By.Name, sub.By.Roles)
+		}
 		return nil
 	case Paused:
 		return fmt.Errorf("%w by %s at %s: `paidonce batch resume %s` goes on", ErrPaused, out.Run.ChangedBy, stamp(out.Run.ChangedAt), out.Run.RunKey)
@@ -165,28 +169,44 @@ func (s *Service) release(ctx context.Context, sub Submission, out *Submitted) e
 	return err
 }
 
-// Approve agrees to the release of a run as it is on record now. The proposal must be for exactly that.
-func (s *Service) Approve(ctx context.Context, runKey string, by operate.Operator, reason string) (Run, operate.Proposal, error) {
+// Approve agrees to the release of a run as it is on record now. The proposal must be for exactly that. With a dry run it says whether it would.
+func (s *Service) Approve(ctx context.Context, runKey string, by operate.Operator, reason string, dryRun bool) (Run, operate.Proposal, error) {
 	run, err := s.Run(ctx, runKey)
 	if err != nil {
 		return run, operate.Proposal{}, err
 	}
-	proposals, err := s.desk.Proposals(ctx, operate.ProposalFilter{Act: ActSubmit, Target: runKey, Limit: 1})
-	if err != nil {
+	asked, digest, err := s.asked(ctx, run)
+	switch {
+	case err != nil:
 		return run, operate.Proposal{}, err
-	}
-	if len(proposals) == 0 {
+	case asked == nil:
 		return run, operate.Proposal{}, operate.ErrNoProposal
+	case dryRun:
+		return run, *asked, asked.Decidable(by, digest, true)
+	}
+	approved, err := s.desk.Approve(ctx, by, asked.ID, digest, reason)
+	return run, approved, err
+}
+
+// asked gives the newest proposal to release a run, if there is any, and the digest of what would be released now.
+func (s *Service) asked(ctx context.Context, run Run) (*operate.Proposal, []byte, error) {
+	proposals, err := s.desk.Proposals(ctx, operate.ProposalFilter{Act: ActSubmit, Target: run.RunKey, Limit: 1})
+	if err != nil || len(proposals) == 0 {
+		return nil, nil, err
 	}
 	act, err := s.submission(ctx, run, false)
 	if err != nil {
-		return run, proposals[0], err
+		return nil, nil, err
 	}
 	content, err := act.Content()
 	if err != nil {
-		return run, proposals[0], err
+		return nil, nil, err
 	}
 	digest := sha256.Sum256(append([]byte(ActSubmit+"\n"), content...)) // as the desk makes it
-	approved, err := s.desk.Approve(ctx, by, proposals[0].ID, digest[:], reason)
-	return run, approved, err
+	return &proposals[0], digest[:], nil
+}
+
+// agreed reports whether a second person has agreed to exactly that, and it holds still.
+func agreed(p *operate.Proposal, digest []byte) bool {
+	return p != nil && bytes.Equal(p.Digest, digest) && (p.State == operate.ProposalApproved || p.State == operate.ProposalBegun)
 }

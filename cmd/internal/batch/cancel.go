@@ -13,7 +13,7 @@ import (
 
 // Ended says what a cancellation came to.
 type Ended struct {
-	Run       Run
+	Run       Run // with a dry run as it is
 	Never     int // rows that are never enqueued
 	Cancelled int // operations that nobody had begun, ended by the cancellation
 	Left      int // rows whose operations were begun, or are in doubt, or had their outcome before
@@ -39,6 +39,11 @@ func (a *cancelAct) Content() ([]byte, error) { return contentOf(&a.run) }
 
 // Weight implements operate.Act: money that stays needs no second person.
 func (a *cancelAct) Weight() operate.Weight { return operate.Weight{} }
+
+// Check implements operate.Checker: what a ledger that is not at home would cancel, nobody knows.
+func (a *cancelAct) Check(ctx context.Context, _ operate.Operator) error {
+	return a.s.ledger.Check(ctx)
+}
 
 // Run implements operate.Act.
 func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error) {
@@ -131,14 +136,21 @@ func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Oper
 	return page, nil
 }
 
-// Cancel ends a run: what is not enqueued never will be, and what nobody has begun ends. It can be repeated.
-func (s *Service) Cancel(ctx context.Context, runKey string, by operate.Operator, reason string) (Ended, error) {
+// Cancel ends a run: what is not enqueued never will be, and what nobody has begun ends. It can be repeated. With a dry run it says what it would end.
+func (s *Service) Cancel(ctx context.Context, runKey string, by operate.Operator, reason string, dryRun bool) (Ended, error) {
 	run, err := s.Run(ctx, runKey)
 	if err != nil {
 		return Ended{}, err
 	}
 	act := &cancelAct{s: s, run: run}
-	_, err = s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act})
+	_, err = s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act, DryRun: dryRun})
+	if dryRun {
+		if err != nil {
+			return Ended{}, err
+		}
+		e, err := s.effectOn(ctx, run)
+		return Ended{Run: run, Never: run.Rows - e.recorded, Cancelled: e.ends, Left: e.recorded - e.ends}, err
+	}
 	var read error
 	act.ended.Run, read = s.Run(ctx, runKey)
 	return act.ended, errors.Join(err, read)

@@ -34,7 +34,7 @@ func TestSIGKILL_OfAnAct(t *testing.T) {
 			w.want(c.left, open+` AND NOT o.held`, run.ID)
 			switch c.what {
 			case ActCancel:
-				ended, err := w.Cancel(ctx, label, olga, "wrong month")
+				ended, err := w.Cancel(ctx, label, olga, "wrong month", false)
 				if err != nil || ended.Cancelled != crashRows || ended.Left != 0 || ended.Never != 0 {
 					t.Errorf("cancel again: %+v, %v", ended, err)
 				}
@@ -72,7 +72,7 @@ func TestSIGKILL_WithASecondPerson(t *testing.T) {
 				t.Fatalf("submit again: %v", err)
 			}
 			w.want(1, `SELECT count(*) FROM proposals WHERE target = $1`, label)
-			if _, _, err := w.Approve(ctx, label, w.people["ada"], "totals agree"); err != nil {
+			if _, _, err := w.Approve(ctx, label, w.people["ada"], "totals agree", false); err != nil {
 				t.Fatal(err)
 			}
 			w.killed(t, server.URL(), label, at, 1, "ask")

@@ -88,7 +88,7 @@ func submitAndDie(args []string) error {
 	}})
 	switch args[6] {
 	case ActCancel:
-		_, err = s.Cancel(ctx, args[3], by, "wrong month")
+		_, err = s.Cancel(ctx, args[3], by, "wrong month", false)
 		return err
 	case ActPause:
 		_, err = s.Pause(ctx, args[3], by, "wait", WalkOptions{})

@@ -107,7 +107,7 @@ func TestJ11_SameListAgainOnlyWithASecondPerson(t *testing.T) {
 	if _, err := w.Submit(t.Context(), s); !errors.Is(err, operate.ErrWaiting) {
 		t.Fatalf("submit again: %v, want it to wait", err)
 	}
-	if _, _, err := w.Approve(t.Context(), "december", w.people["ada"], "checked"); err != nil {
+	if _, _, err := w.Approve(t.Context(), "december", w.people["ada"], "checked", false); err != nil {
 		t.Fatal(err)
 	}
 	out, err := w.Release(t.Context(), "december", w.people["olga"], "goes on", WalkOptions{})

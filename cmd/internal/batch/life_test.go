@@ -60,11 +60,11 @@ func TestApproval_NothingIsEnqueuedBefore(t *testing.T) {
 		t.Error("the owner changed what a run pays")
 	}
 	for name, want := range map[string]error{"olga": operate.ErrNotPermitted, "vera": operate.ErrNotPermitted, "oscar": operate.ErrNotPermitted} {
-		if _, _, err := w.Approve(ctx, "run-1", w.people[name], "mine"); !errors.Is(err, want) {
+		if _, _, err := w.Approve(ctx, "run-1", w.people[name], "mine", false); !errors.Is(err, want) {
 			t.Errorf("approval by %s: %v, want %v", name, err, want)
 		}
 	}
-	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "totals agree"); err != nil {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "totals agree", false); err != nil {
 		t.Fatal(err)
 	}
 	w.want(0, `SELECT count(*) FROM operations`)
@@ -86,10 +86,10 @@ func TestApproval_IsForOneContent(t *testing.T) {
 	if _, err := w.Submit(ctx, s); !errors.Is(err, operate.ErrWaiting) {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Approve(ctx, "run-1", w.people["adam"], "mine"); !errors.Is(err, operate.ErrOwnProposal) {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["adam"], "mine", false); !errors.Is(err, operate.ErrOwnProposal) {
 		t.Errorf("an author approves: %v", err)
 	}
-	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "agreed"); err != nil {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "agreed", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Submit(ctx, w.submission("run-2", csvRows(7))); !errors.Is(err, operate.ErrWaiting) {
@@ -116,7 +116,7 @@ func TestApproval_Expires(t *testing.T) {
 	stack.Eventually(t, "the proposal expires", func() bool {
 		return value[bool](w, `SELECT expires_at < clock_timestamp() FROM proposals WHERE id = $1`, out.Proposal.ID)
 	})
-	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "late"); !errors.Is(err, operate.ErrExpired) {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "late", false); !errors.Is(err, operate.ErrExpired) {
 		t.Errorf("approval: %v", err)
 	}
 	again, err := w.Submit(ctx, w.submission("run-1", csvRows(6)))
@@ -154,7 +154,7 @@ func TestJ9_EveryRowIsItsOwnOperation(t *testing.T) {
 	if len(rejected) != 1 || rejected[0].N != 2 || rejected[0].RowRef != "r2" || rejected[0].Code != "account_closed" || rejected[0].Line != 3 {
 		t.Errorf("rejected %+v", rejected)
 	}
-	ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "the rest waits")
+	ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "the rest waits", false)
 	if err != nil || ended.Never != 0 || ended.Cancelled != 2 || ended.Left != 3 {
 		t.Errorf("cancelled %+v, %v", ended, err)
 	}
@@ -413,7 +413,7 @@ func TestCancel_RacesWithTheEnqueueing(t *testing.T) {
 					once.Do(func() {
 						cancelling.Go(func() {
 							var err error
-							if ended, err = w.Cancel(t.Context(), "run-1", w.people["oscar"], "wrong month"); err != nil {
+							if ended, err = w.Cancel(t.Context(), "run-1", w.people["oscar"], "wrong month", false); err != nil {
 								t.Error(err)
 							}
 						})
@@ -443,12 +443,12 @@ func TestCancel_FreesTheContentOnlyIfNothingWasEnqueued(t *testing.T) {
 	w := newWorld(t, operate.Options{})
 	ctx := t.Context()
 	w.submit("run-1", twoRows)
-	if _, err := w.Cancel(ctx, "run-1", w.people["olga"], "typo in the run key"); err != nil {
+	if _, err := w.Cancel(ctx, "run-1", w.people["olga"], "typo in the run key", false); err != nil {
 		t.Fatal(err)
 	}
 	run := w.submit("run-2", twoRows)
 	w.enqueue(run)
-	if _, err := w.Cancel(ctx, "run-2", w.people["olga"], "wrong month"); err != nil {
+	if _, err := w.Cancel(ctx, "run-2", w.people["olga"], "wrong month", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Submit(ctx, w.submission("run-3", twoRows)); !errors.Is(err, ErrSameContent) {
@@ -539,7 +539,7 @@ func TestCancel_NeedsWhoeverCancels(t *testing.T) {
 	w.want(5, `SELECT count(*) FROM operations WHERE state = 'open'`)
 	w.exec(`UPDATE operations SET in_doubt = true, first_sent_at = now() WHERE id = (SELECT operation_id FROM batch_rows WHERE run_id = $1 AND n = 2)`, run.ID)
 	for range 2 { // an interrupted one is told the same when it is repeated
-		if ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month"); err != nil || ended.Cancelled != 2 || ended.Left != 1 || ended.Never != 0 {
+		if ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month", false); err != nil || ended.Cancelled != 2 || ended.Left != 1 || ended.Never != 0 {
 			t.Errorf("cancel, one row in doubt: %+v, %v", ended, err)
 		}
 	}

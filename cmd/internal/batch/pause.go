@@ -20,6 +20,7 @@ var ErrOldSchema = errors.New("the schema is older than this program, so operati
 // WalkOptions say how a pause or a resume goes through the rows of a run. The zero value works.
 type WalkOptions struct {
 	Rate     int                  // with a resume: rows a second that come back; 0 = all within half a minute
+	DryRun   bool                 // the same, but nothing is changed
 	Progress func(walked, of int) // nil = none
 }
 
@@ -29,7 +30,9 @@ const freeSpread = 30 * time.Second
 // Walked says what a pause or a resume came to.
 type Walked struct {
 	Run   Run
-	Moved int // operations that are held now and were not, or the other way round
+	Moved int // operations that are held now and were not, or the other way round; with a dry run those that would be
+	Begun int // with a dry run: operations that are neither, since they were begun, are in doubt or have their outcome
+	Left  int // with a dry run: rows that are no operations
 }
 
 // walkAct pauses or resumes a run: its enqueueing, and what of it is enqueued and not begun.
@@ -127,9 +130,25 @@ func (s *Service) Pause(ctx context.Context, runKey string, by operate.Operator,
 }
 
 func (s *Service) walk(ctx context.Context, act *walkAct, by operate.Operator, reason string) (Walked, error) {
-	_, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act})
+	_, err := s.desk.Do(ctx, operate.Request{By: by, Reason: reason, Act: act, DryRun: act.opt.DryRun})
+	if act.opt.DryRun {
+		return s.tryWalk(ctx, act, err)
+	}
 	run, read := s.Run(ctx, act.run.RunKey)
 	return Walked{Run: run, Moved: act.moved}, errors.Join(err, read)
+}
+
+// tryWalk says what a walk would come to that nothing stands in the way of.
+func (s *Service) tryWalk(ctx context.Context, act *walkAct, err error) (Walked, error) {
+	if err != nil {
+		return Walked{}, err
+	}
+	e, err := s.effectOn(ctx, act.run)
+	out := Walked{Run: act.run, Moved: e.holds, Begun: e.recorded - e.holds - e.frees, Left: act.run.Rows - e.recorded}
+	if act.to == Released {
+		out.Moved = e.frees
+	}
+	return out, err
 }
 
 // Release goes on with a run that is on record: it releases what a second person has agreed to meanwhile, and ends a pause, also one whose end was
@@ -147,13 +166,17 @@ func (s *Service) Release(ctx context.Context, runKey string, by operate.Operato
 		}
 	}
 	if !walk {
-		return out, s.release(ctx, Submission{By: by, Reason: reason}, &out)
+		err = s.release(ctx, Submission{By: by, Reason: reason, DryRun: opt.DryRun}, &out)
+		if err == nil && opt.DryRun {
+			err = s.foresee(ctx, &out)
+		}
+		return out, err
 	}
 	walked, err := s.walk(ctx, &walkAct{s: s, run: run, name: ActResume, from: Paused, to: Released, opt: opt}, by, reason)
 	if walked.Run.ID != uuid.Nil {
 		out.Run = walked.Run
 	}
-	out.Freed = walked.Moved
+	out.Freed, out.Enqueues = walked.Moved, walked.Left
 	return out, err
 }
 

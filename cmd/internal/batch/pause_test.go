@@ -225,7 +225,7 @@ func TestApproval_WhoWasAskedMustAnswer(t *testing.T) {
 		t.Error("it was released without the second person")
 	}
 	w.want(1, `SELECT count(*) FROM batch_runs WHERE state = 'waiting'`)
-	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "totals agree"); err != nil {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "totals agree", false); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := w.Release(ctx, "run-1", w.people["olga"], "approved", WalkOptions{}); err != nil || out.Run.State != Released {

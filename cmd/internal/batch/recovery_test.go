@@ -28,7 +28,7 @@ func TestRecovery_ACancelledRunOfBeforeMayHaveBeenPaid(t *testing.T) {
 	run := w.submit("run-1", csvRows(8)) // and enqueued, all of which is lost but the parts
 	w.recovered()
 	for range 2 {
-		ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month")
+		ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month", false)
 		if err != nil || ended.Run.State != Cancelled {
 			t.Fatalf("cancel: %+v, %v", ended, err)
 		}
@@ -52,7 +52,7 @@ func TestRecovery_NothingIsCancelledOnAServerThatNobodyHasAccepted(t *testing.T)
 	w := newWorld(t, operate.Options{})
 	w.submit("run-1", twoRows)
 	w.exec(`UPDATE ledger_identity SET timeline = timeline + 7`)
-	if _, err := w.Cancel(t.Context(), "run-1", w.people["olga"], "wrong month"); !errors.Is(err, ledger.ErrMoved) {
+	if _, err := w.Cancel(t.Context(), "run-1", w.people["olga"], "wrong month", false); !errors.Is(err, ledger.ErrMoved) {
 		t.Errorf("cancel: %v", err)
 	}
 	w.want(1, `SELECT count(*) FROM batch_runs WHERE state = 'released' AND content_guard IS NOT NULL`)
@@ -77,7 +77,7 @@ func TestRecovery_ANewRunNeedsASecondPerson(t *testing.T) {
 	if !errors.Is(err, operate.ErrWaiting) || out.Recovered.IsZero() || !strings.Contains(string(out.Proposal.Content), `"after_recovery":"20`) {
 		t.Fatalf("two rows, which one person may submit: %v, recovered %v", err, out.Recovered)
 	}
-	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "there was none before"); err != nil {
+	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "there was none before", false); err != nil {
 		t.Fatal(err)
 	}
 	if out, err = w.Release(ctx, "run-1", w.people["olga"], "approved", WalkOptions{}); err != nil {

@@ -39,6 +39,7 @@ type Submitted struct {
 	Waits    bool              // a second person is, or would be, needed
 	Proposal *operate.Proposal // that it waits for
 	Freed    int               // operations that a pause held, and that come back
+	Enqueues int               // with a dry run of Release: rows that would be enqueued
 	// Recovered is when the ledger was recovered, if the run came on record so shortly after it that a second person is needed; zero = it did not
 	Recovered time.Time
 }
