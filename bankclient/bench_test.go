@@ -28,7 +28,7 @@ func benchBank(b *testing.B) string {
 func BenchmarkSend(b *testing.B) {
 	cfg := config(benchBank(b))
 	cfg.MaxInFlight = 64
-	p := open(b, cfg, reference.New())
+	p := open(b, echoing(cfg), reference.New())
 	pr := prepare(b, p)
 	b.ReportAllocs()
 	b.SetParallelism(16)

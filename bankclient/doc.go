@@ -26,13 +26,13 @@
 //
 //   - The promise is as strong as the profile is true. A partner that ignores keys against its word is found by reconciling
 //     with its statement, not here.
-//   - An error answer names no request, unless the profile says that the partner echoes the partner key in a header; then one without
-//     it proves nothing on a connection that was used before. If a partner that does not crosses two error answers on the wire, each is taken
-//     for the other's.
+//   - An error answer names no request, unless the partner echoes the partner key in a header. No partner is taken to do so before its setting
+//     says it (Config.EchoesKey; `partners.<name>.echoes_key`). Then an error without it proves nothing on a connection that was used before; what
+//     it says is kept as evidence. If a partner that does not echo crosses two error answers on the wire, each is taken for the other's.
 //   - A middlebox that repeats bytes inside a plain TCP connection makes the partner answer twice. No answer that comes late is taken for
 //     the next call's: a connection is not used again after an answer that names no request, nor, where errors name none, after any. TLS is
 //     kept open after a success, since it takes no byte twice. What would be left is a proxy inside of the TLS that lets two answers to one
-//     request through to us, the second an error, to a partner that does not echo. (Over HTTP/2 an answer belongs to its stream.)
+//     request through to us, the second an error, from a partner that does not echo. (Over HTTP/2 an answer belongs to its stream.)
 //   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
 //   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
 //

@@ -214,7 +214,7 @@ func created(status int) bool { return status >= 200 && status < 300 }
 // would take for its own. It cannot over TLS, which takes no byte twice; and it does no harm where the partner's errors name their request.
 func (p *Partner) mayOweAnError(c net.Conn) bool {
 	_, secure := c.(*tls.Conn)
-	return !secure && !p.profile.EchoesKey
+	return !secure && !p.cfg.EchoesKey
 }
 
 func (p *Partner) fill(x *exchange, rq request) {

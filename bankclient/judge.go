@@ -44,17 +44,16 @@ func (p *Partner) judge(pr *Prepared, x *exchange) Result {
 	if !p.judgeTransport(&r, x) {
 		return r
 	}
-	if key := p.fixed.keyHeader; key != "" {
-		switch echoed := first(x.answer, key); {
-		case echoed != "" && echoed != pr.PartnerKey:
-			r.Verdict, r.Evidence.Why = Mismatch, whyOtherKey
-			return r
-		case echoed == "" && p.profile.EchoesKey && x.reused && !created(x.status):
-			r.Evidence.Why = whyNameless
-			return r
-		}
+	echoed := p.echoed(x)
+	if echoed != "" && echoed != pr.PartnerKey {
+		r.Verdict, r.Evidence.Why = Mismatch, whyOtherKey // what it names is another's
+		return r
 	}
 	reading := p.reading(&r, x)
+	if echoed == "" && p.cfg.EchoesKey && x.reused && !created(x.status) {
+		r.Evidence.Why = whyNameless // what it names is kept: it may be ours
+		return r
+	}
 	switch x.status {
 	case 200, 201:
 		p.judgeTransfer(&r, pr, reading)
@@ -78,6 +77,14 @@ func (p *Partner) judge(pr *Prepared, x *exchange) Result {
 		r.Evidence.Why = whyStatus
 	}
 	return r
+}
+
+// echoed is the partner key that an answer names in its header, "" if it names none.
+func (p *Partner) echoed(x *exchange) string {
+	if p.fixed.keyHeader == "" {
+		return ""
+	}
+	return first(x.answer, p.fixed.keyHeader)
 }
 
 // judgeTransport judges what did not come to a complete answer; true if there is one.

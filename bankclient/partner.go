@@ -32,6 +32,10 @@ type Config struct {
 	CredentialID string        // names the credential without being it; a new credential has a new one
 	Token        func() string // the secret of CredentialID; called for every call, never logged
 
+	// EchoesKey says that every answer of the partner's own to a create has the key's header as it came, errors too; a proxy's need not. Then an
+	// error that names nobody proves nothing on a connection used before, and plain connections are used again. Default false.
+	EchoesKey bool
+
 	Timeout     time.Duration // of one call, from connection to the last byte; default: the profile's
 	MaxInFlight int           // calls at the same time; default and ceiling: the profile's
 	RateLimit   float64       // calls per second; default: the profile's; 0 there too = none
@@ -144,6 +148,9 @@ func (c Config) validate(profile Profile) error {
 	}
 	if c.MaxInFlight < 0 || c.RateLimit < 0 || c.RateBurst < 0 {
 		bad("limits may not be negative")
+	}
+	if c.EchoesKey && profile.Key.Header == "" {
+		bad("no answer can echo the key: it travels in the body, not in a header")
 	}
 	if profile.MaxInFlight > 0 && c.MaxInFlight > profile.MaxInFlight {
 		bad(fmt.Sprintf("max in flight is above the profile's %d", profile.MaxInFlight))

@@ -98,7 +98,6 @@ type Profile struct {
 	HonoursKeys          bool
 	KeyScope             string // over what the partner keeps keys apart: "credential", "route", "region", ...
 	SerialisesDuplicates bool   // a second call while the first is running does not execute too
-	EchoesKey            bool   // every answer of its own to a create has the key's header as it came, errors too
 	KeyWindow            time.Duration
 	MinResendDelay       time.Duration
 	LatestArrival        time.Duration // no request that we sent is executed later than this
@@ -156,9 +155,6 @@ func (p Profile) Validate() error {
 	}
 	if p.Key.Header != "" && !token(p.Key.Header) {
 		bad("key header is no header name")
-	}
-	if p.EchoesKey && p.Key.Header == "" {
-		bad("echoes the key's header, but the key has none")
 	}
 	if p.Key.MaxLength < 0 || p.ResponseLimit < 0 || p.RateLimit < 0 || p.MaxReference < 0 {
 		bad("negative limit")

@@ -91,6 +91,18 @@ func TestConfigProblemsComeAllAtOnce(t *testing.T) {
 	}
 }
 
+// No answer can echo a key that travels in the body: the setting would have every connection used again that nothing guards.
+func TestEchoesKeyNeedsAHeader(t *testing.T) {
+	cfg := echoing(config("http://x"))
+	if _, err := bankclient.New(cfg, reference.New()); err != nil {
+		t.Error(err)
+	}
+	_, err := bankclient.New(cfg, vary(func(p *bankclient.Profile) { p.Key.Header = "" }))
+	if err == nil || !strings.Contains(err.Error(), "echo") {
+		t.Errorf("%v; want that nothing can echo it", err)
+	}
+}
+
 func TestBaseURLKeepsItsPath(t *testing.T) {
 	b := say(t, reply(201, jsonType, agreeing))
 	p := partnerAt(t, b.URL+"/bank/")

@@ -63,14 +63,15 @@ func TestA5_RepeatedRejectionIsNotTakenForTheNextCalls(t *testing.T) {
 		"500": reply(500, jsonType, errorBody("internal_error")),
 		"404": reply(404, jsonType, errorBody("not_found")),
 	} {
-		for _, secure := range []bool{false, true} {
-			b, cfg := bankOver(t, secure, repeating(first))
+		for _, way := range []struct{ secure, echoes bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+			b, cfg := bankOver(t, way.secure, repeating(first))
+			cfg.EchoesKey = way.echoes
 			p := open(t, cfg, reference.New())
 			pr := prepare(t, p)
 			p.Send(t.Context(), pr)
 			r := p.Send(t.Context(), pr)
 			if r.Verdict != authorized || r.Evidence.Reused || len(b.seen()) != 2 {
-				t.Errorf("%s (TLS: %t): %s, %d requests, evidence %s; want authorized on another connection, 2 requests", name, secure, r.Verdict, len(b.seen()), r.Evidence.JSON())
+				t.Errorf("%s (%+v): %s, %d requests, evidence %s; want authorized on another connection, 2 requests", name, way, r.Verdict, len(b.seen()), r.Evidence.JSON())
 			}
 		}
 	}
@@ -121,7 +122,8 @@ func TestA5_LateErrorAfterASuccessIsNotTakenForTheNextCalls(t *testing.T) {
 			return true
 		}
 		b, cfg := bankOver(t, row.secure, script)
-		p := open(t, cfg, vary(func(p *bankclient.Profile) { p.EchoesKey = row.echoes }))
+		cfg.EchoesKey = row.echoes
+		p := open(t, cfg, reference.New())
 		pr := prepare(t, p)
 		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
 		if r := p.Send(t.Context(), pr); r.Verdict != row.want || r.Evidence.Reused != row.reused || len(b.seen()) != 2 {
@@ -135,6 +137,63 @@ func TestA5_ANamelessErrorOnANewConnectionIsTheCalls(t *testing.T) {
 	wantVerdict(t, sendTo(t, say(t, reply(422, jsonType, errorBody("account_closed")))), rejected, operation)
 }
 
+// An error that names nobody, where the partner's own errors do, decides nothing on a connection used before. What it says is kept all the same.
+func TestA5_WhatANamelessErrorSaysIsEvidence(t *testing.T) {
+	for _, row := range []struct {
+		status         int
+		body           string
+		code, transfer string
+	}{
+		{409, `{"error":{"code":"request_in_progress","transfer_id":"tr_9"}}`, "request_in_progress", "tr_9"},
+		{422, `{"error":{"code":"idempotency_key_reused","transfer_id":"tr_9"}}`, "idempotency_key_reused", "tr_9"},
+		{422, errorBody("account_closed"), "account_closed", ""},
+		{429, errorBody("rate_limited"), "rate_limited", ""},
+	} {
+		b := startBank(t, func(c net.Conn, n int, _ arrival) bool {
+			if n == 1 {
+				_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+			} else {
+				_, _ = io.WriteString(c, reply(row.status, jsonType, row.body))
+			}
+			return true
+		})
+		p := open(t, echoing(config(b.URL)), reference.New())
+		pr := prepare(t, p)
+		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
+		r := p.Send(t.Context(), pr)
+		wantVerdict(t, r, unknown, operation)
+		if e := r.Evidence; !e.Reused || e.Status != row.status || e.Code != row.code || e.TransferID != row.transfer || r.Authoritative || r.Cause != bankclient.CauseNone {
+			t.Errorf("%d %s: evidence %s; want code %q, transfer %q", row.status, row.code, e.JSON(), row.code, row.transfer)
+		}
+	}
+}
+
+// A partner of which nothing is said echoes nothing, and its errors are its own: over plain TCP on a new connection each, over TLS on a used one.
+func TestA5_ErrorsOfAPartnerThatDoesNotEchoAreItsOwn(t *testing.T) {
+	for _, row := range []struct {
+		status int
+		code   string
+		want   bankclient.Verdict
+	}{{422, "account_closed", rejected}, {429, "rate_limited", notExecuted}, {409, "request_in_progress", inFlight}, {422, "idempotency_key_reused", keyReused}} {
+		for _, secure := range []bool{false, true} {
+			b, cfg := bankOver(t, secure, func(c net.Conn, n int, _ arrival) bool {
+				if n == 1 {
+					_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+				} else {
+					_, _ = io.WriteString(c, reply(row.status, jsonType, errorBody(row.code)))
+				}
+				return true
+			})
+			p := open(t, cfg, reference.New())
+			pr := prepare(t, p)
+			wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
+			if r := p.Send(t.Context(), pr); r.Verdict != row.want || r.Evidence.Reused != secure || len(b.seen()) != 2 {
+				t.Errorf("%d %s (TLS: %t): %s, evidence %s; want %s", row.status, row.code, secure, r.Verdict, r.Evidence.JSON(), row.want)
+			}
+		}
+	}
+}
+
 // unclosable is a connection that stays open until the test ends, so that the next call gets it for certain.
 type unclosable struct{ net.Conn }
 
@@ -143,9 +202,10 @@ func (unclosable) Close() error { return nil }
 // The next call may have got the connection already when its answer was seen to name nobody. Nothing is written to it then, and the call is
 // made on another one, once: a create and a look-up, over plain TCP and over TLS.
 func TestA5_SpentConnectionIsPassedOver(t *testing.T) {
-	for _, secure := range []bool{false, true} {
+	for _, way := range []struct{ secure, echoes bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
 		first := reply(422, jsonType, errorBody("account_closed"))
-		b, cfg := bankOver(t, secure, repeating(first))
+		b, cfg := bankOver(t, way.secure, repeating(first))
+		cfg.EchoesKey = way.echoes
 		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err == nil {
@@ -158,15 +218,15 @@ func TestA5_SpentConnectionIsPassedOver(t *testing.T) {
 		wantVerdict(t, p.Send(t.Context(), pr), rejected, operation)
 		r := p.Send(t.Context(), pr)
 		if wantVerdict(t, r, authorized, operation); r.Evidence.Reused {
-			t.Errorf("TLS: %t: evidence %s", secure, r.Evidence.JSON())
+			t.Errorf("%+v: evidence %s", way, r.Evidence.JSON())
 		}
 		for range 2 { // the first spends the connection that the transfer was created on
 			if f := p.LookUp(t.Context(), pr); f.Answer == bankclient.NotFound {
-				t.Errorf("TLS: %t: %s", secure, f.Result.Evidence.JSON())
+				t.Errorf("%+v: %s", way, f.Result.Evidence.JSON())
 			}
 		}
 		if n := len(b.seen()); n != 4 {
-			t.Errorf("TLS: %t: %d requests arrived, want 4", secure, n)
+			t.Errorf("%+v: %d requests arrived, want 4", way, n)
 		}
 	}
 }
@@ -181,7 +241,7 @@ func TestA5_EveryCallAfterARejectionArrivesOnce(t *testing.T) {
 		}
 		return true
 	})
-	p := partnerAt(t, b.URL)
+	p := open(t, echoing(config(b.URL)), reference.New())
 	pr := prepare(t, p)
 	const calls = 1000
 	for n := 1; n <= calls; n++ {

@@ -59,6 +59,12 @@ func config(baseURL string) bankclient.Config {
 	}
 }
 
+// echoing is a partner whose answers name their request, so that connections are used again over plain TCP too.
+func echoing(cfg bankclient.Config) bankclient.Config {
+	cfg.EchoesKey = true
+	return cfg
+}
+
 func open(t testing.TB, cfg bankclient.Config, adapter bankclient.Adapter) *bankclient.Partner {
 	t.Helper()
 	p, err := bankclient.New(cfg, adapter)

@@ -66,7 +66,7 @@ func TestG1_PlainClientSendsTwice(t *testing.T) {
 func TestG1_OneCallIsOneSend(t *testing.T) {
 	for _, header := range keyHeaders() {
 		b := killSecond(t)
-		p := open(t, config(b.URL), vary(func(p *bankclient.Profile) { p.Key.Header = header }))
+		p := open(t, echoing(config(b.URL)), vary(func(p *bankclient.Profile) { p.Key.Header = header }))
 		pr := prepare(t, p)
 		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
 		r := p.Send(t.Context(), pr)
@@ -332,7 +332,7 @@ func TestA5_StaleAnswerIsNeverAdopted(t *testing.T) {
 		})
 		cfg := config(b.URL)
 		cfg.Timeout = 100 * time.Millisecond
-		p := open(t, cfg, reference.New())
+		p := open(t, echoing(cfg), reference.New())
 		pr := prepare(t, p)
 		wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -362,7 +362,7 @@ func TestIdleConnectionsAreReusedUpToMaxInFlight(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	p := partnerAt(t, s.URL)
+	p := open(t, echoing(config(s.URL)), reference.New())
 	pr := prepare(t, p)
 	for range 3 {
 		results := make(chan bankclient.Result, 8)

@@ -21,13 +21,12 @@ func New() Adapter { return Adapter{} }
 func (Adapter) Profile() bankclient.Profile {
 	return bankclient.Profile{
 		Adapter: "reference",
-		Version: 2,
+		Version: 1,
 
 		Key:                  bankclient.Carrier{Header: "Idempotency-Key", MaxLength: 64, Charset: "0123456789abcdef-"},
 		HonoursKeys:          true,
 		KeyScope:             "credential",
 		SerialisesDuplicates: true,
-		EchoesKey:            true,
 		KeyWindow:            24 * time.Hour,
 		MinResendDelay:       time.Second,
 		LatestArrival:        60 * time.Second,

@@ -164,6 +164,7 @@ partners:
     token_file: %q
     timeout: 1500ms
     max_in_flight: 128
+    echoes_key: true
     look_ups: [500ms, 1s, 1s, 2s, 2s, 2s, 3s, 3s, 5s, 5s, 5s, 10s, 10s]
 routes:
   %s: { partner: %s, currencies: [GBP], max_amount: "250000.00" }

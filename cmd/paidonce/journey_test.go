@@ -68,7 +68,7 @@ database: { url: %q, max_conns: 4, accept_loss: true }
 worker: { in_flight: 64 }
 partners:
   northbank:
-    { adapter: reference, base_url: %q, credential_id: "2026-11", token_file: %q, timeout: 5s, max_in_flight: 32 }
+    { adapter: reference, base_url: %q, credential_id: "2026-11", token_file: %q, timeout: 5s, max_in_flight: 32, echoes_key: true }
 routes:
   gbp-fps: { partner: northbank, currencies: [GBP], max_amount: "250000.00" }
 sources:

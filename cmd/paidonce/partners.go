@@ -26,6 +26,7 @@ type partnerRow struct {
 	Timeout      string     `json:"timeout"`
 	MaxInFlight  int        `json:"max_in_flight"`
 	RateLimit    int        `json:"rate_limit"`
+	EchoesKey    bool       `json:"echoes_key"`
 	LookUps      []string   `json:"look_ups"`
 	Declares     profileRow `json:"declares"`
 }
@@ -37,7 +38,6 @@ type profileRow struct {
 	HonoursKeys          bool       `json:"honours_keys"`
 	KeyScope             string     `json:"key_scope,omitempty"`
 	SerialisesDuplicates bool       `json:"serialises_duplicates"`
-	EchoesKey            bool       `json:"echoes_key"`
 	KeyWindow            string     `json:"key_window"`
 	MinResendDelay       string     `json:"min_resend_delay"`
 	LatestArrival        string     `json:"latest_arrival"`
@@ -105,7 +105,7 @@ func (s *session) showPartners(names []string) error {
 		row := partnerRow{
 			Partner: id, Adapter: settings.Adapter, Profile: adapter.Profile().Version, BaseURL: settings.BaseURL.String(),
 			CredentialID: settings.CredentialID, Routes: []string{}, Timeout: settings.Timeout.String(), MaxInFlight: settings.MaxInFlight,
-			RateLimit: settings.RateLimit, LookUps: durations(settings.LookUps), Declares: profileRowOf(adapter.Profile()),
+			RateLimit: settings.RateLimit, EchoesKey: settings.EchoesKey, LookUps: durations(settings.LookUps), Declares: profileRowOf(adapter.Profile()),
 		}
 		for _, route := range slices.Sorted(maps.Keys(c.Routes)) {
 			if c.Routes[route].Partner == id {
@@ -131,7 +131,7 @@ func (s *session) showPartners(names []string) error {
 func profileRowOf(p bankclient.Profile) profileRow {
 	row := profileRow{
 		KeyHeader: p.Key.Header, KeyMaxLength: p.Key.MaxLength, KeyCharset: p.Key.Charset, HonoursKeys: p.HonoursKeys, KeyScope: p.KeyScope,
-		SerialisesDuplicates: p.SerialisesDuplicates, EchoesKey: p.EchoesKey, KeyWindow: p.KeyWindow.String(), MinResendDelay: p.MinResendDelay.String(),
+		SerialisesDuplicates: p.SerialisesDuplicates, KeyWindow: p.KeyWindow.String(), MinResendDelay: p.MinResendDelay.String(),
 		LatestArrival: p.LatestArrival.String(), Replay: p.Replay, InFlight: p.InFlight, KeyReuse: p.KeyReuse, LookUp: p.LookUp.String(),
 		LookUpConsistent: p.LookUpConsistent, VisibilityBound: p.VisibilityBound.String(), AmountFormat: p.AmountFormat,
 		WebhookScheme: p.WebhookScheme, Timeout: p.Timeout.String(), MaxInFlight: p.MaxInFlight, RateLimit: p.RateLimit,
@@ -154,9 +154,9 @@ func onePartner(r partnerRow) cli.Table[partnerRow] {
 	lines := [][2]string{
 		{"partner", r.Partner}, {"adapter", r.Adapter}, {"profile_version", fmt.Sprint(r.Profile)}, {"base_url", r.BaseURL},
 		{"credential_id", r.CredentialID}, {"routes", strings.Join(r.Routes, " ")}, {"timeout", r.Timeout},
-		{"max_in_flight", fmt.Sprint(r.MaxInFlight)}, {"rate_limit", fmt.Sprint(r.RateLimit)}, {"look_ups", strings.Join(r.LookUps, " ")},
+		{"max_in_flight", fmt.Sprint(r.MaxInFlight)}, {"rate_limit", fmt.Sprint(r.RateLimit)}, {"echoes_key", fmt.Sprint(r.EchoesKey)}, {"look_ups", strings.Join(r.LookUps, " ")},
 		{"key_header", d.KeyHeader}, {"key_max_length", fmt.Sprint(d.KeyMaxLength)}, {"key_charset", d.KeyCharset},
-		{"honours_keys", fmt.Sprint(d.HonoursKeys)}, {"key_scope", d.KeyScope}, {"serialises_duplicates", fmt.Sprint(d.SerialisesDuplicates)}, {"echoes_key", fmt.Sprint(d.EchoesKey)},
+		{"honours_keys", fmt.Sprint(d.HonoursKeys)}, {"key_scope", d.KeyScope}, {"serialises_duplicates", fmt.Sprint(d.SerialisesDuplicates)},
 		{"key_window", d.KeyWindow}, {"min_resend_delay", d.MinResendDelay}, {"latest_arrival", d.LatestArrival}, {"replay", d.Replay},
 		{"in_flight", d.InFlight}, {"key_reuse", d.KeyReuse}, {"look_up", d.LookUp}, {"look_up_consistent", fmt.Sprint(d.LookUpConsistent)},
 		{"visibility_bound", d.VisibilityBound}, {"amount_format", d.AmountFormat}, {"webhook_scheme", d.WebhookScheme},

@@ -17,6 +17,16 @@ type Partner struct {
 	ID      string
 	Route   string
 	BaseURL string
+
+	EchoesKey bool // as banksim does; default: it is not relied upon
+}
+
+// echoes leaves out what is the default: the workers of earlier versions read these settings too.
+func (p Partner) echoes() string {
+	if p.EchoesKey {
+		return ", echoes_key: true"
+	}
+	return ""
 }
 
 // Settings of a worker. Zero times take the short defaults, which keep the timing rules.
@@ -90,8 +100,8 @@ partners:
 	var routes []string
 	for _, p := range s.Partners {
 		routes = append(routes, p.Route)
-		_, _ = fmt.Fprintf(&text, "  %s: { adapter: reference, base_url: %q, credential_id: %s, token_file: %q, timeout: %s, max_in_flight: %d, look_ups: %s }\n",
-			p.ID, p.BaseURL, CredentialID, tokenFile, s.Timeout, s.InFlight/len(s.Partners), s.LookUps)
+		_, _ = fmt.Fprintf(&text, "  %s: { adapter: reference, base_url: %q, credential_id: %s, token_file: %q, timeout: %s, max_in_flight: %d, look_ups: %s%s }\n",
+			p.ID, p.BaseURL, CredentialID, tokenFile, s.Timeout, s.InFlight/len(s.Partners), s.LookUps, p.echoes())
 	}
 	text.WriteString("routes:\n")
 	for _, p := range s.Partners {

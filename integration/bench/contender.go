@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -62,7 +63,7 @@ func startPaidonce(binary func(*bench) string) func(context.Context, *stage, int
 		if err != nil {
 			return nil, err
 		}
-		file, err := s.writeConfig(inFlight, port)
+		file, err := s.writeConfig(inFlight, port, echoes(ctx, binary(s.bench)))
 		if err != nil {
 			return nil, err
 		}
@@ -112,8 +113,17 @@ func (c *child) awaitReady(ctx context.Context) error {
 	}
 }
 
+// echoes is the setting by which connections to a bank over plain TCP are used again. A build that does not know it does so without being told.
+func echoes(ctx context.Context, binary string) string {
+	known, err := exec.CommandContext(ctx, binary, "config", "reference").Output()
+	if err != nil || !bytes.Contains(known, []byte("echoes_key")) {
+		return ""
+	}
+	return ", echoes_key: true"
+}
+
 // writeConfig writes the worker's configuration: all features on, defaults wherever the part of the benchmark does not ask for more.
-func (s *stage) writeConfig(inFlight, healthPort int) (string, error) {
+func (s *stage) writeConfig(inFlight, healthPort int, echoes string) (string, error) {
 	database, err := url.Parse(s.urls.Worker)
 	if err != nil {
 		return "", fmt.Errorf("parse the database URL: it is not one")
@@ -123,8 +133,8 @@ func (s *stage) writeConfig(inFlight, healthPort int) (string, error) {
 	passwordFile, tokenFile := filepath.Join(s.dir, "database.password"), filepath.Join(s.dir, "bank.token")
 	partners, routes, names := "", "", route
 	partner := func(id, on, baseURL string) {
-		partners += fmt.Sprintf("  %s: { adapter: reference, base_url: %q, credential_id: bench, token_file: %q, timeout: %s, max_in_flight: %d }\n",
-			id, baseURL, tokenFile, partnerTimeout, inFlight)
+		partners += fmt.Sprintf("  %s: { adapter: reference, base_url: %q, credential_id: bench, token_file: %q, timeout: %s, max_in_flight: %d%s }\n",
+			id, baseURL, tokenFile, partnerTimeout, inFlight, echoes)
 		routes += fmt.Sprintf("  %s: { partner: %s, currencies: [GBP], max_amount: \"250000.00\" }\n", on, id)
 	}
 	partner(partnerID, route, s.bank.URL)

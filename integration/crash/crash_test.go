@@ -79,7 +79,7 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 	var running sync.WaitGroup
 	var keys, parked atomic.Int64
 	for n := range count {
-		l := newLane(t, n, nats, roles, publisher)
+		l := newLane(t, n, nats, roles, publisher, n%2 == 1 && other == "") // another version need not know the setting
 		l.other = other
 		running.Go(func() {
 			for c := range todo {

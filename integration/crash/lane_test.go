@@ -55,7 +55,7 @@ type lane struct {
 
 func laneRoute(n int) string { return fmt.Sprintf("lane-%d", n) }
 
-func newLane(t *testing.T, n int, nats *stack.NATS, roles stack.NATSRoles, publisher *queue.Publisher) *lane {
+func newLane(t *testing.T, n int, nats *stack.NATS, roles stack.NATSRoles, publisher *queue.Publisher, echoes bool) *lane {
 	t.Helper()
 	witness, err := roles.Witness(nats.URL())
 	if err != nil {
@@ -89,7 +89,7 @@ func newLane(t *testing.T, n int, nats *stack.NATS, roles stack.NATSRoles, publi
 	check(err)
 	t.Cleanup(func() { _ = l.log.Close() })
 	l.config, err = arena.Settings{BrokerURL: nats.URL(), Roles: roles, DatabaseURL: l.urls.Worker, Sources: []string{source},
-		Partners: []arena.Partner{{ID: l.partner, Route: l.route, BaseURL: l.bank.URL}}}.Write(dir)
+		Partners: []arena.Partner{{ID: l.partner, Route: l.route, BaseURL: l.bank.URL, EchoesKey: echoes}}}.Write(dir)
 	check(err)
 	check(underfire.Provision(t.Context(), l.config, roles.Provisioner))
 	return l

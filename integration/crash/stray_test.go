@@ -16,7 +16,7 @@ import (
 func TestE1_KilledAroundTheLetterOfAStray(t *testing.T) {
 	const nowhere = "nowhere"
 	server, roles, publisher := openBroker(t, []string{laneRoute(0), nowhere})
-	l := newLane(t, 0, server, roles, publisher)
+	l := newLane(t, 0, server, roles, publisher, false)
 	var published []uint64
 	stray := func() {
 		key := job.NewKey()

@@ -180,7 +180,7 @@ func newRig(t *testing.T, with setup) *rig {
 	r.toLedger, r.toBank = through(t, r.urls.Worker), through(t, r.bank.URL)
 	s := with.settings
 	s.DatabaseURL, s.Sources = moved(t, r.urls.Worker, r.toLedger), []string{source}
-	s.Partners = []arena.Partner{{ID: partner, Route: route, BaseURL: moved(t, r.bank.URL, r.toBank)}}
+	s.Partners = []arena.Partner{{ID: partner, Route: route, BaseURL: moved(t, r.bank.URL, r.toBank), EchoesKey: true}}
 	s.BrokerURL, s.Roles = r.brokerURL, r.roles
 	if with.broker == nil {
 		r.toBroker = through(t, r.brokerURL)

@@ -152,9 +152,9 @@ func (w *world) configure(ctx context.Context, _ options) error {
 		BrokerURL: w.through(toBroker, w.nats.URL()), Roles: w.roles, DatabaseURL: w.through(toLedger, w.urls.Worker), Sources: sources, MaxConns: 8,
 		Lease: lease, AckWait: ackWait, LookUps: "[300ms, 500ms, 1s, 2s, 2s, 2s]",
 		Partners: []arena.Partner{
-			{ID: referencePartner, Route: referenceRoute, BaseURL: w.through(toBank, w.banks[0].URL)},
-			{ID: oddPartner, Route: oddRoute, BaseURL: w.through(toOddBank, w.banks[1].URL)},
-			{ID: deafPartner, Route: deafRoute, BaseURL: w.through(toDeaf, w.banks[2].URL)},
+			{ID: referencePartner, Route: referenceRoute, BaseURL: w.through(toBank, w.banks[0].URL), EchoesKey: true},
+			{ID: oddPartner, Route: oddRoute, BaseURL: w.through(toOddBank, w.banks[1].URL)}, // relied upon to echo nothing, as most banks
+			{ID: deafPartner, Route: deafRoute, BaseURL: w.through(toDeaf, w.banks[2].URL), EchoesKey: true},
 		},
 	}.Write(w.held.Path())
 	if err != nil {

@@ -133,7 +133,7 @@ func newPartner(id string, settings *config.Partner, token config.Secret, around
 	}
 	return bankclient.New(bankclient.Config{
 		ID: id, BaseURL: settings.BaseURL.Reveal(), CredentialID: settings.CredentialID, Token: token.Reveal,
-		Timeout: settings.Timeout, MaxInFlight: settings.MaxInFlight, RateLimit: float64(settings.RateLimit),
+		Timeout: settings.Timeout, MaxInFlight: settings.MaxInFlight, RateLimit: float64(settings.RateLimit), EchoesKey: settings.EchoesKey,
 	}, adapter)
 }
 

@@ -69,6 +69,7 @@ type Partner struct {
 	Timeout      time.Duration
 	MaxInFlight  int
 	RateLimit    int
+	EchoesKey    bool
 	LookUps      []time.Duration
 	DoubtLimits  []string
 }

@@ -72,12 +72,12 @@ func TestLoadGood(t *testing.T) {
 	p := c.Partners["northbank"]
 	got := []any{
 		c.NATS.URL.Reveal(), c.NATS.Replicas, c.Database.MaxConns, c.Worker.InFlight, c.Worker.Lease, c.Worker.SweepEvery,
-		p.Adapter, p.BaseURL.Reveal(), p.CredentialID, p.Timeout, p.MaxInFlight, p.RateLimit, p.LookUps,
+		p.Adapter, p.BaseURL.Reveal(), p.CredentialID, p.Timeout, p.MaxInFlight, p.RateLimit, p.EchoesKey, p.LookUps,
 		c.Routes["gbp-fps"].Currencies, c.Routes["gbp-fps"].MaxAmount, c.Sources["wallet"].Keys, c.Health.Listen, c.Gateway.Listen, c.Gateway.IntakeGrace,
 	}
 	want := []any{
 		"nats://127.0.0.1:4222", 1, 8, 700, time.Minute, time.Second,
-		"reference", "http://127.0.0.1:9099", "2026-11", 20 * time.Second, 512, 0, []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute},
+		"reference", "http://127.0.0.1:9099", "2026-11", 20 * time.Second, 512, 0, false, []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute},
 		[]string{"GBP"}, "250000.00", "require", "127.0.0.1:9470", "127.0.0.1:8470", 30 * time.Second,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

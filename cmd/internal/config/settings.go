@@ -105,6 +105,8 @@ func partnerSettings() []Setting {
 			at: field(func(p *Partner) any { return &p.MaxInFlight })},
 		{Path: "partners.<name>.rate_limit", Default: "0", Meaning: "most calls per second from one process; 0 = none",
 			at: field(func(p *Partner) any { return &p.RateLimit })},
+		{Path: "partners.<name>.echoes_key", Default: "false", Meaning: "the partner promises the idempotency key's header in every answer to a create, errors and its limiter's too: plain connections are used again, and an error without it proves nothing on a used one",
+			at: field(func(p *Partner) any { return &p.EchoesKey })},
 		{Path: "partners.<name>.look_ups", Default: "[5s, 30s, 2m, 10m, 1h]", Meaning: "when an operation in doubt is looked up; then it is parked",
 			at: field(func(p *Partner) any { return &p.LookUps })},
 		{Path: "partners.<name>.doubt_limits", Meaning: "most money in doubt at the partner, per currency, as [50000.00 GBP]; above it the partner pauses until a person resumes it",

@@ -219,7 +219,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 // attack loads two workers behind the pooler, disturbs its sessions, and judges.
 func attack(ctx context.Context, dir, broker string, roles stack.NATSRoles, urls stack.DatabaseURLs, bank *arena.Bank, p *pooler) (*proof.Judgement, error) {
 	config, err := arena.Settings{BrokerURL: broker, Roles: roles, DatabaseURL: p.url(urls.Worker), Sources: []string{source}, MaxConns: 16,
-		Partners: []arena.Partner{{ID: partner, Route: route, BaseURL: bank.URL}}}.Write(dir)
+		Partners: []arena.Partner{{ID: partner, Route: route, BaseURL: bank.URL, EchoesKey: true}}}.Write(dir)
 	if err != nil {
 		return nil, err
 	}
