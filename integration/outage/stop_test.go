@@ -9,8 +9,9 @@ import (
 	"github.com/paidonce/paidonce/integration/outage/proxy"
 )
 
-// stopsWithin is the grace, and what a process may take beyond it to flush, to cancel what it has asked for, and to hang up.
-const stopsWithin = grace + 8*time.Second
+// stopsWithin is the grace, what a process may take beyond it to flush and to cancel what it has asked for (8 s), and to hang up (5 s), and time for
+// a busy machine to notice.
+const stopsWithin = grace + 13*time.Second + 2*time.Second
 
 // stopsInTime tells a worker to stop and gives it so long.
 func stopsInTime(t *testing.T, w *arena.Worker) {

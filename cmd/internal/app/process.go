@@ -36,7 +36,8 @@ type process struct {
 const (
 	// overtime is what all parts together may take beyond the grace: each of their steps has a bound, and this is more than their sum.
 	overtime = 8 * time.Second
-	// closeWithin bounds the end of connections. deploy's units wait for grace, overtime and this before they kill.
+	// closeWithin bounds the end of connections. A worker and a gateway in one process end theirs one after the other: the supervisors in deploy
+	// wait for grace, overtime and this twice, which is grace + 18 s, before they kill.
 	closeWithin = 5 * time.Second
 )
 

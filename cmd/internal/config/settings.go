@@ -76,7 +76,7 @@ func processSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Worker.RecordMargin }},
 		{Path: "worker.sweep_every", Default: "1s", Meaning: "how often the sweep looks for what is due",
 			at: func(c *Config, _ string) any { return &c.Worker.SweepEvery }},
-		{Path: "worker.shutdown_grace", Default: "45s", Meaning: "how long a stopping worker finishes calls in flight",
+		{Path: "worker.shutdown_grace", Default: "45s", Meaning: "how long a stopping worker finishes calls in flight; its supervisor must wait for 18 s more",
 			at: func(c *Config, _ string) any { return &c.Worker.ShutdownGrace }},
 	}
 }

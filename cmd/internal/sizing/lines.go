@@ -91,7 +91,7 @@ func (l *lines) timings() {
 	l.say("worker", "ack_wait", n.AckWait.String(), n.AckWait.Seconds(), "lease / 2; each delivery gives a sign of life every third of it").
 		judge(w.AckWait.String(), w.AckWait >= 10*time.Second, "a pause of this machine longer than ack_wait redelivers everything in hand")
 	l.say("worker", "shutdown_grace", n.Grace.String(), n.Grace.Seconds(), "timeout + 25 s").
-		judge(w.ShutdownGrace.String(), w.ShutdownGrace > longest+w.RecordMargin, "raise worker.shutdown_grace, and the supervisor's own limit with it")
+		judge(w.ShutdownGrace.String(), w.ShutdownGrace > longest+w.RecordMargin, "raise worker.shutdown_grace, and the supervisor's own limit to 18 s more")
 }
 
 func (l *lines) processes(m Machine) {
