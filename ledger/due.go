@@ -13,8 +13,13 @@ import (
 const pauseCovers = `EXISTS (SELECT FROM pauses p WHERE p.scope = 'all' OR (p.scope = 'partner' AND p.name = $1)
 	OR (p.scope = 'route' AND p.name = o.route) OR (p.scope = 'source' AND p.name = o.source))`
 
-// HeldByRun is why an operation is held that a paused batch run has enqueued. Its look lies far ahead until the run is resumed.
+// HeldByRun is why an operation is held that a paused batch run has enqueued. Until the run is resumed its next look lies far ahead, or where its
+// not_after is: past that it is claimed like any other, and ends.
 const HeldByRun = "run_paused"
+
+// waitsForRun is true of an operation o that its paused run holds, and that may still be sent.
+const waitsForRun = `CASE WHEN o.held AND o.code = '` + HeldByRun + `' THEN NOT EXISTS (
+	SELECT FROM payloads y WHERE y.operation_id = o.id AND y.not_after <= now()) ELSE false END`
 
 // claimDue claims what is due: open past its next attempt time, or claimed with a lapsed lease. It never waits for a lock, so it cannot
 // deadlock with claim and record. What a pause covers, or a paused batch run holds, is put off instead, as it stands.
@@ -27,7 +32,7 @@ WITH guard AS MATERIALIZED (
 ), locked AS MATERIALIZED (
   SELECT o.id, o.state AS before, o.paused, o.put_off
     FROM picked p CROSS JOIN LATERAL (
-      SELECT o.id, o.state, pause.paused, (pause.paused OR o.held AND o.code = '` + HeldByRun + `') AND NOT o.in_doubt AS put_off
+      SELECT o.id, o.state, pause.paused, (pause.paused OR ` + waitsForRun + `) AND NOT o.in_doubt AS put_off
         FROM operations o CROSS JOIN LATERAL (SELECT ` + pauseCovers + ` AS paused) AS pause
        WHERE o.id = p.operation_id AND (o.state = 'open' OR (o.state = 'claimed' AND o.lease_until <= now()))
          FOR UPDATE OF o SKIP LOCKED) AS o

@@ -87,7 +87,7 @@ func TestClaimDue_HandsBackWhatItCannotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(ctx, `LOCK TABLE payloads`); err != nil {
+	if _, err := tx.Exec(ctx, `LOCK TABLE attempts`); err != nil {
 		t.Fatal(err)
 	}
 	if work, err := db.ClaimDue(ctx, "northbank", 10); err == nil || len(work) != 0 {

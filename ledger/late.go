@@ -93,6 +93,8 @@ func keepEvidenceIn(ctx context.Context, tx pgx.Tx, claim Claim, facts []Fact, w
 	}
 	authorized, mismatch := decisiveEvidence(facts)
 	switch {
+	case mismatch && s.state == StateOpen:
+		return RecordResult{Answer: Fenced, State: s.state}, dropHold(ctx, tx, s)
 	case mismatch && wanted.Next == "":
 		return RecordResult{Answer: Fenced, State: s.state}, fenceOff(ctx, tx, s)
 	case mismatch: // a stale holder changes no state; what the present one records is held against it
@@ -117,6 +119,17 @@ func decisiveEvidence(facts []Fact) (transferID string, mismatch bool) {
 // one parks the operation.
 func fenceOff(ctx context.Context, tx pgx.Tx, s standing) error {
 	_, err := tx.Exec(ctx, `UPDATE operations SET fence = fence + 1 WHERE id = $1 AND state = 'claimed'`, s.id)
+	return err
+}
+
+// dropHold has the sweep take, and park, an operation that a paused batch run holds: beside a mismatch it is in doubt, which waits for no run.
+func dropHold(ctx context.Context, tx pgx.Tx, s standing) error {
+	_, err := tx.Exec(ctx, `
+WITH dropped AS (
+  UPDATE operations SET held = false, code = NULL, in_doubt = true, first_sent_at = coalesce(first_sent_at, created_at)
+   WHERE id = $1 AND state = 'open' AND held AND code = $2 RETURNING id
+)
+UPDATE due d SET due_at = now() FROM dropped o WHERE d.operation_id = o.id`, s.id, HeldByRun)
 	return err
 }
 

@@ -34,6 +34,9 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 		if err != nil {
 			return err
 		}
+		if err := dropHolds(ctx, tx); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `
 			UPDATE operations o SET in_doubt = true, first_sent_at = least(o.first_sent_at, o.created_at) - interval '1 ms', fence = o.fence + 1000000
 			  FROM due d WHERE d.operation_id = o.id AND o.state IN ('open', 'claimed', 'parked')`)
@@ -52,4 +55,16 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 		return r, fmt.Errorf("recover: %w", err)
 	}
 	return r, nil
+}
+
+// dropHolds lets go what paused batch runs hold: about what is in doubt the partner is asked, whatever is paused, and the sweep takes it for that.
+func dropHolds(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `
+WITH dropped AS (
+  UPDATE operations o SET held = false, code = NULL FROM due d
+   WHERE d.operation_id = o.id AND NOT d.parked AND o.state = 'open' AND o.held AND o.code = $1
+  RETURNING o.id
+)
+UPDATE due d SET due_at = now() + random() * $2::int8 * interval '1 ms' FROM dropped o WHERE d.operation_id = o.id`, HeldByRun, resumeSpread.Milliseconds())
+	return err
 }

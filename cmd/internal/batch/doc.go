@@ -21,10 +21,11 @@
 //
 // R4 Two equal rows are two payments. They are pointed out, and need a word from the submitter; none is ever dropped.
 //
-// R5 A cancelled run enqueues nothing any more, and ends what nobody has begun. What was begun, or is in doubt, goes on to its outcome.
+// R5 A cancelled run enqueues nothing any more, and ends what is neither under way nor in doubt. All else goes on to its outcome.
 //
-// R6 A paused run enqueues nothing, and starts nothing that nobody has begun: what of it is enqueued is held until the run is resumed, whatever
-// else is resumed or looked up meanwhile. Then it comes back at the rate of its partner.
+// R6 A paused run enqueues nothing, and sends nothing that is neither under way nor in doubt: what of it is enqueued is held until the run is
+// resumed, whatever else is resumed or looked up meanwhile. Then it comes back at the rate of its partner, and not before the time at which it
+// was to be tried again. Past its not_after it expires, paused or not. What comes in doubt is held no longer, so that the partner is asked.
 //
 // R7 After a recovery of the ledger, rows of runs that were there before are asked after at the partner before they are sent, and a run of that time
 // keeps its content and its parts when it is cancelled: what was enqueued of it may have been lost here, and paid.
@@ -35,7 +36,6 @@
 // new run with new keys, and nothing here can tell. So for the time that the broker delivers again, every new run needs a second person, who makes sure
 // that the file was not submitted before.
 //
-// What was begun before a pause goes on to its outcome, with all its tries; what is held for longer than its not_after expires when the run is
-// resumed. A file of a run that nobody released is kept,
+// What was under way when its run was paused goes on to its outcome, with all its tries. A file of a run that nobody released is kept,
 // packed, until the run is cancelled.
 package batch

@@ -22,7 +22,7 @@ func (s *Service) effectOn(ctx context.Context, run Run) (effect, error) {
 	}
 	e, err := readOne(ctx, s, scan, `
 SELECT count(*), count(*) FILTER (WHERE startable AND NOT held), count(*) FILTER (WHERE held), count(*) FILTER (WHERE startable OR ended)
-  FROM (SELECT o.source = $2 AND o.state = 'open' AND NOT o.in_doubt AS startable, o.source = $2 AND coalesce(`+heldByRun+`, false) AS held,
+  FROM (SELECT o.source = $2 AND o.state = 'open' AND NOT o.in_doubt AS startable, o.source = $2 AND o.state = 'open' AND coalesce(`+markedHeld+`, false) AS held,
                o.state = 'cancelled' AND o.code = 'run_cancelled' AS ended
           FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1) r`, run.ID, run.Source)
 	if err != nil {

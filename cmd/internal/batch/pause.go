@@ -183,7 +183,7 @@ func (s *Service) Release(ctx context.Context, runKey string, by operate.Operato
 // anyHeld says whether rows of a run are held still: those of one that was paused once, and let go not to its end.
 func (s *Service) anyHeld(ctx context.Context, run Run) (bool, error) {
 	held, err := readOne(ctx, s, pgx.RowTo[bool], `SELECT EXISTS (SELECT FROM audit WHERE act = '`+ActPause+`' AND target = $2) AND EXISTS (
-		SELECT FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1 AND `+heldByRun+`)`, run.ID, run.RunKey)
+		SELECT FROM batch_rows b JOIN operations o ON o.id = b.operation_id WHERE b.run_id = $1 AND o.state = 'open' AND `+markedHeld+`)`, run.ID, run.RunKey)
 	if err != nil {
 		return false, fmt.Errorf("look for held rows of %s: %w", run.RunKey, err)
 	}

@@ -16,14 +16,18 @@ import (
 	"github.com/paidonce/paidonce/ledger/money"
 )
 
-// Held is the state of a row whose operation nobody has begun, and nobody begins before its paused run is resumed.
+// Held is the state of a row whose operation was neither under way nor in doubt when its run was paused, and which nobody sends before that is resumed.
 const Held = "held"
 
-// heldByRun is true of such an operation o, and rowState is where a row stands.
+// heldByRun is true of such an operation o, and rowState is where a row stands. What is in doubt is held by nobody, though an older program may
+// have left the mark on it.
 const (
-	heldByRun = `o.state = 'open' AND o.held AND o.code = '` + ledger.HeldByRun + `'`
+	heldByRun = `o.state = 'open' AND NOT o.in_doubt AND ` + markedHeld
 	rowState  = `CASE WHEN ` + heldByRun + ` THEN '` + Held + `' ELSE o.state::text END`
 )
+
+// markedHeld is true of an open operation o that a resume lets go.
+const markedHeld = `o.held AND o.code = '` + ledger.HeldByRun + `'`
 
 // NotEnqueued is the state of a row that is no operation yet. In a cancelled run it never will be one.
 const NotEnqueued = "not_enqueued"
