@@ -161,16 +161,21 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 		place[ids[i]] = &work[i]
 	}
 	return l.inOneTrip(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT operation_id, coalesce(traceparent, ''), body FROM payloads WHERE operation_id = ANY($1)`, ids).Query(
+		b.Queue(`SELECT p.operation_id, coalesce(p.traceparent, ''), p.body, o.fingerprint_version, o.fingerprint FROM payloads p
+		  CROSS JOIN LATERAL (SELECT o.fingerprint_version, o.fingerprint FROM operations o WHERE o.id = p.operation_id LIMIT 1) AS o
+		  WHERE p.operation_id = ANY($1)`, ids).Query(
 			func(rows pgx.Rows) error {
 				for rows.Next() {
 					var id int64
 					var trace string
-					var body []byte
-					if err := rows.Scan(&id, &trace, &body); err != nil {
+					var body, sum []byte
+					var version int16
+					if err := rows.Scan(&id, &trace, &body, &version, &sum); err != nil {
 						return err
 					}
-					place[id].TraceParent, place[id].Payload = trace, body
+					w := place[id]
+					w.TraceParent, w.Payload, w.Fingerprint.Version = trace, body, version
+					copy(w.Fingerprint.Sum[:], sum)
 				}
 				return rows.Err()
 			})

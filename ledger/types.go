@@ -142,6 +142,7 @@ type Work struct {
 	Source      string
 	Route       string
 	Payload     []byte
+	Fingerprint Fingerprint // of the job that the operation is; the payload must have it
 	TraceParent string
 	Pinned      string // partner pinned by the first attempt; "" = none yet
 	PartnerKey  string // "" = none yet

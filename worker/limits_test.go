@@ -148,6 +148,35 @@ func TestLocalCheckRefusesAndParks(t *testing.T) {
 	})
 }
 
+// TestI7_AnotherJobsPayloadIsNotSent: what is on record must be the job that the operation was made for, whoever wrote it there.
+func TestI7_AnotherJobsPayloadIsNotSent(t *testing.T) {
+	for name, change := range map[string]func(*job.Job){
+		"another amount": func(j *job.Job) { j.Amount.Minor = 20_000_000 },
+		"another key":    func(j *job.Job) { j.Key = job.NewKey() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				var order job.Job
+				key, payload := workertest.OrderWith(t, func(j *job.Job) {
+					j.NotBefore = time.Now().Add(time.Hour)
+					order = *j
+				})
+				p := startAndDeliver(t, w, payload)
+				change(&order)
+				other, err := job.Encode(order)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.led.Edit(key, func(op *fake.Operation) { op.Wish.Payload = other })
+				wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "payload_differs")
+				stop(t, p)
+				wantRequests(t, w, key, 0)
+				wantRequests(t, w, order.Key, 0)
+			})
+		})
+	}
+}
+
 // TestParkedIsLookedUpDaily: what is found there decides, and nothing is sent for it.
 func TestParkedIsLookedUpDaily(t *testing.T) {
 	virtually(t, func(t *testing.T, w *world) {

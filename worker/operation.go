@@ -95,6 +95,9 @@ func unknownRoute() *job.Fault {
 	return &job.Fault{Reason: job.ReasonUnknownRoute, Code: "unknown_route"}
 }
 
+// codePayloadDiffers is why an operation is parked whose payload on record is another job than the operation.
+const codePayloadDiffers = "payload_differs"
+
 // allowed checks a job against the policy of routes and sources.
 func (w *Worker) allowed(order *job.Job) *job.Fault {
 	route, known := w.opts.Routes[order.Route]
@@ -114,11 +117,16 @@ func (w *Worker) allowed(order *job.Job) *job.Fault {
 	return nil
 }
 
-// reread decodes the payload on record, and judges it by the policy of today: what that refuses may be asked after, not sent.
+// reread decodes the payload on record, and judges it by the policy of today: what that refuses may be asked after, not sent. A payload that is not
+// the job that the operation was made for is a fault: it would pay somebody else, or another amount, under this key or under another.
 func (w *Worker) reread(op *operation, work *ledger.Work) *job.Fault {
 	order, err := job.Decode(work.Source, work.Route, work.Payload)
 	if err != nil {
 		return asFault(err)
+	}
+	print, known := order.FingerprintAs(work.Fingerprint.Version)
+	if order.Key != work.Claim.Key || known && print != work.Fingerprint {
+		return &job.Fault{Reason: job.ReasonInvalid, Code: codePayloadDiffers}
 	}
 	op.job = order
 	if fault := w.allowed(&op.job); fault != nil {

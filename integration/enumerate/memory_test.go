@@ -464,7 +464,7 @@ func (m *memory) claimDue(partner string, limit int, token uuid.UUID) []ledger.W
 
 func (m *memory) work(r *row, before ledger.State, unobserved int16, paused bool, now time.Time) ledger.Work {
 	w := ledger.Work{Claim: ledger.Claim{OperationID: r.id, Key: r.wish.Key, Token: r.token, Fence: r.fence}, State: before, Source: r.wish.Source,
-		Route: r.wish.Route, Payload: r.wish.Payload, TraceParent: r.wish.TraceParent, Pinned: r.partner, PartnerKey: r.partnerKey, Epoch: r.epoch,
+		Route: r.wish.Route, Payload: r.wish.Payload, Fingerprint: r.wish.Fingerprint, TraceParent: r.wish.TraceParent, Pinned: r.partner, PartnerKey: r.partnerKey, Epoch: r.epoch,
 		InDoubt: r.inDoubt, Paused: paused, FirstSentAt: r.firstSent, UnobservedClaims: unobserved, Attempts: slices.Clone(r.attempts),
 		Facts: slices.Clone(r.facts), CreatedAt: r.created, Now: now}
 	return w

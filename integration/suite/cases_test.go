@@ -359,3 +359,29 @@ func (w *world) count(t *testing.T, query string) int {
 	}
 	return n
 }
+
+// TestI7_TheSweepSendsNoPayloadThatIsAnotherJobs: whoever may insert an operation gives it the payload of a job that was paid a day ago.
+func TestI7_TheSweepSendsNoPayloadThatIsAnotherJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, banksim.Options{Calm: true})
+	paid, payload := workertest.Order(t)
+	p := workertest.Start(t, w, nil)
+	deliver(t, p, payload)
+	wantAuthorizedOnce(t, w, paid)
+	w.bank.Advance(25 * time.Hour) // the bank has forgotten the key
+	row := job.NewKey()
+	_, err := w.second.Exec(t.Context(), `WITH o AS (INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state)
+		VALUES ($1, 100, 1, sha256('x'), 'GBP', $3, $4, 'cust-1', 'open') RETURNING id),
+		b AS (INSERT INTO payloads (operation_id, body) SELECT id, $2 FROM o)
+		INSERT INTO due (operation_id, due_at, partner) SELECT id, now(), $5 FROM o`, row, payload, workertest.SourceName, workertest.RouteName, partnerID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := workertest.AwaitEnd(t, w, row); o.State != ledger.StateParked || o.Code != "payload_differs" {
+		t.Errorf("%s (%s), want parked (payload_differs)", o.State, o.Code)
+	}
+	if n := w.Executions(paid); n != 1 {
+		t.Errorf("the bank executed %d times, want once", n)
+	}
+	stop(t, p)
+}

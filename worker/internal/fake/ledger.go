@@ -217,7 +217,7 @@ func (l *Ledger) pick(want func(*Operation) bool) []*Operation {
 }
 
 func (l *Ledger) work(op *Operation, before ledger.State, unobserved int16, now time.Time) ledger.Work {
-	return ledger.Work{Claim: l.claimOf(op), State: before, Source: op.Wish.Source, Route: op.Wish.Route, Payload: op.Wish.Payload,
+	return ledger.Work{Claim: l.claimOf(op), State: before, Source: op.Wish.Source, Route: op.Wish.Route, Payload: op.Wish.Payload, Fingerprint: op.Wish.Fingerprint,
 		Pinned: op.Pinned, PartnerKey: op.PartnerKey, Epoch: op.Epoch, InDoubt: op.InDoubt, FirstSentAt: op.FirstSentAt,
 		UnobservedClaims: unobserved, Attempts: slices.Clone(op.Attempts), Facts: slices.Clone(op.Facts), CreatedAt: op.CreatedAt, Now: now}
 }
