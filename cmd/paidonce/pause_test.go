@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -63,11 +66,16 @@ func (i *installation) state(key string) (state string) {
 // is gone; the call ends and is recorded, the sweep starts nothing more, and what was held comes back spread over its time.
 func TestPause_HoldsAtOnceAlsoWithoutTheBroker(t *testing.T) {
 	i := install(t)
+	text, err := os.ReadFile(i.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.write(filepath.Dir(i.config), "paidonce.yaml", strings.Replace(string(text), "timeout: 5s", "timeout: 35s", 1)) // the call outlasts what is done meanwhile
 	i.migrate()
 	i.hire()
 	stop := i.work()
 	defer func() { _ = stop() }()
-	if _, err := i.bank.SetFault(banksim.Fault{Name: "late_answer", On: "create", DelayMS: 3000, Next: 1}); err != nil {
+	if _, err := i.bank.SetFault(banksim.Fault{Name: "late_answer", On: "create", DelayMS: time.Hour.Milliseconds(), Next: 1}); err != nil {
 		t.Fatal(err)
 	}
 	i.enqueueJourney()
@@ -81,23 +89,23 @@ func TestPause_HoldsAtOnceAlsoWithoutTheBroker(t *testing.T) {
 	}
 	// Others, which the sweep of that worker, and a delivery anywhere, would start at once.
 	held := i.accepted(40)
+	i.bank.Advance(time.Hour) // by its clock: now it answers
 	stack.Eventually(t, "the call under way ends and is recorded", func() bool { return i.state(journeyKey) == "authorized" })
 	stack.Eventually(t, "the sweep was there", func() bool {
 		var put int
 		i.read(&put, `SELECT count(*) FROM due WHERE due_at > now() + interval '10 s'`)
 		return put == len(held)
 	})
-	var late, attempts int
-	i.read(&late, `SELECT count(*) FROM attempts a, pauses p WHERE a.at > p.at + interval '1 s'`)
+	var attempts int
 	i.read(&attempts, `SELECT count(*) FROM attempts`)
-	if n := i.bank.Summary().Executions; late != 0 || attempts != 1 || n != 1 {
-		t.Errorf("%d attempts after the pause, %d in all; the bank executed %d", late, attempts, n)
+	if n := i.bank.Summary().Executions; attempts != 1 || n != 1 { // the one from before the pause
+		t.Errorf("%d attempts; the bank executed %d", attempts, n)
 	}
 	has(t, i.okAs("vera", "ops", "show", held[0], "-o", "json"), `"state": "open"`, `"held_reason": "paused"`)
 
 	i.okAs("olga", "resume", "all", "--reason", "over")
 	var spread float64
-	i.read(&spread, `SELECT extract(epoch FROM max(due_at) - min(due_at)) FROM due`)
+	i.read(&spread, `SELECT extract(epoch FROM max(due_at) - min(due_at)) FROM due d JOIN operations o ON o.id = d.operation_id WHERE o.state = 'open'`)
 	if spread < 10 || spread > 30 {
 		t.Errorf("what was held comes back within %.1f s of each other", spread)
 	}
