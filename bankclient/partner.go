@@ -86,7 +86,7 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 	}
 	p := &Partner{
 		cfg: cfg, adapter: adapter, profile: profile, base: base, create: create,
-		endpoint:  http.MethodPost + " " + create.String(),
+		endpoint:  endpointOf(create),
 		limit:     profile.ResponseLimit,
 		gate:      newGate(cfg),
 		transport: newTransport(cfg, profile),
@@ -184,6 +184,21 @@ func below(base *url.URL, pathAndQuery string) (*url.URL, error) {
 	}
 	return url.Parse(base.String() + pathAndQuery)
 }
+
+// EndpointOf is what Prepared.Endpoint is for a partner at baseURL.
+func EndpointOf(baseURL string, adapter Adapter) (string, error) {
+	base, err := parseBase(baseURL)
+	if err != nil {
+		return "", err
+	}
+	create, err := below(base, adapter.CreatePath())
+	if err != nil {
+		return "", err
+	}
+	return endpointOf(create), nil
+}
+
+func endpointOf(create *url.URL) string { return http.MethodPost + " " + create.String() }
 
 // ID is the partner's stable id.
 func (p *Partner) ID() string { return p.cfg.ID }

@@ -88,6 +88,7 @@ func (s *session) opsExplain() *cobra.Command {
 			return s.explained(ctx, args[0], r, func(d *desk, e ledger.Explanation) error {
 				tale := &story{Explanation: e, reveal: r.wanted}
 				tale.profile, tale.known = profileOf(d.settings, e.Partner)
+				tale.here = termsOf(d.settings, e.Partner)
 				var err error
 				if tale.KeyHistory, err = d.History(ctx, e.Key); errors.Is(err, operate.ErrNotPermitted) {
 					s.say("what the desk did is not shown: this database role may not read it")

@@ -21,7 +21,8 @@ type story struct {
 	ledger.Explanation
 	operate.KeyHistory
 	profile bankclient.Profile
-	known   bool // the partner is configured here
+	known   bool  // the partner is configured here
+	here    terms // what look-ups are made under, by the configuration here
 	reveal  bool
 	run     batch.Run // of the file that it came from; zero = none, or not to be seen
 	row     int
@@ -117,6 +118,10 @@ type factEvidence struct {
 	By        string `json:"by"`
 	Reason    string `json:"reason"`
 	Evidence  string `json:"evidence"`
+
+	Differs     []string `json:"differs"`
+	TransferID  string   `json:"transfer_id"`
+	TransferIDs []string `json:"transfer_ids"`
 }
 
 // factWords tells one observation.
@@ -127,9 +132,9 @@ func factWords(f ledger.Fact) string {
 	case ledger.FactResolution:
 		return fmt.Sprintf("%s decided: %s (%s)%s", e.By, decisionWords(e.Decision, f), e.Reason, prefixed("; evidence: ", e.Evidence))
 	case ledger.FactNote:
-		return "noted: " + f.Code
+		return "noted: " + f.Code + prefixed(", transfer ", f.TransferID)
 	}
-	words := verdictWords(f)
+	words := verdictWords(f) + e.disagreement(f) + e.elsewhere(f)
 	if f.Kind == ledger.FactLookUp {
 		words = "asked the partner: " + words
 	}
@@ -281,6 +286,9 @@ func (s *story) whatIsKnown() []string {
 		if one.holds {
 			known = append(known, one.words)
 		}
+	}
+	if s.InDoubt && s.known {
+		known = append(known, s.changedTerms()...)
 	}
 	if half := s.halfWindow(); s.InDoubt && !half.IsZero() {
 		known = append(known, fmt.Sprintf("Nothing is sent again after %s, half of the key's window of %v.", cli.Time(half), s.profile.KeyWindow))
