@@ -68,7 +68,7 @@ BEGIN
     GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
     GRANT INSERT ON outbox TO paidonce_batch;
-    -- What nobody has begun is ended, held and let go, and nothing else of an operation.
+    -- What is neither under way nor in doubt is ended, held and let go, and nothing else of an operation.
     GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), hold_run_rows(uuid, integer, integer),
       free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;

@@ -302,9 +302,10 @@ func (s *session) batchPause() *cobra.Command {
 	var c *change
 	command := &cobra.Command{
 		Use:   "pause RUN",
-		Short: "Stop a run: nothing more is enqueued, and what nobody has begun is held",
-		Long: "Stops the enqueueing of a run, in whatever process it goes on, and holds its operations that nobody has begun, until `paidonce batch\n" +
-			"resume`. What was begun goes on to its outcome, since money may have moved. It can be repeated: what an interrupted pause left is held then.",
+		Short: "Stop a run: nothing more is enqueued, and what is neither under way nor in doubt is held",
+		Long: "Stops the enqueueing of a run, in whatever process it goes on, and holds its operations that are neither under way nor in doubt,\n" +
+			"until `paidonce batch resume`. All else goes on to its outcome, since money may have moved. What is held keeps the time at which it was to be\n" +
+			"tried again, and expires at its not_after. It can be repeated: what an interrupted pause left is held then.",
 		Example: "  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait'\n" +
 			"  paidonce batch pause 2026-11-payroll --reason 'the bank asks us to wait' --dry-run",
 		Args: exactly(1, "one run key"),
@@ -396,9 +397,9 @@ func (s *session) batchCancel() *cobra.Command {
 	var c *change
 	command := &cobra.Command{
 		Use:   "cancel RUN",
-		Short: "End a run: nothing more is enqueued, and what nobody has begun ends",
-		Long: "Ends a run for good. Rows that are not enqueued never will be; operations that nobody has begun are cancelled. What was begun goes on to\n" +
-			"its outcome, since money may have moved: then the exit code is 6. It can be repeated.",
+		Short: "End a run: nothing more is enqueued, and what is neither under way nor in doubt ends",
+		Long: "Ends a run for good. Rows that are not enqueued never will be; operations that are neither under way nor in doubt are cancelled. All else\n" +
+			"goes on to its outcome, since money may have moved: then the exit code is 6. It can be repeated.",
 		Example: "  paidonce batch cancel 2026-11-payroll --reason 'wrong month'\n  paidonce batch cancel 2026-11-payroll --reason 'wrong month' --dry-run",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {

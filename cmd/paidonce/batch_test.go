@@ -130,7 +130,7 @@ func TestJourneyOfABatch(t *testing.T) {
 	i.showsNoCanary()
 }
 
-// heldRun: what nobody has begun of a paused run is not paid when another pause ends, and is when the run is resumed.
+// heldRun: what is neither under way nor in doubt of a paused run is not paid when another pause ends, and is when the run is resumed.
 func (i *installation) heldRun(dir string) {
 	i.t.Helper()
 	desk := func(args ...string) said {
@@ -152,7 +152,7 @@ func (i *installation) heldRun(dir string) {
 	wantCode(i.t, i.batch("", "status", "held", "--follow", "-o", "json"), cli.OK, `"finished": 2`)
 }
 
-// expiresWhileHeld: a row whose not_after passes while its run is paused is never sent. It is cancelled, as one is that nothing held, at the resume at the latest.
+// expiresWhileHeld: a row whose not_after passes while its run is paused is never sent. It is cancelled then, as one is that nothing holds.
 func (i *installation) expiresWhileHeld(dir string) {
 	t := i.t
 	t.Helper()
@@ -163,12 +163,15 @@ func (i *installation) expiresWhileHeld(dir string) {
 	wantCode(t, i.batch("olga", "submit", file, "--run", "late", "--reason", "bonus", "--source", "wallet", "--route", "gbp-fps"), cli.OK, "open ")
 	wantCode(t, i.batch("olga", "pause", "late", "--reason", "wait"), cli.OK, "held now, of what was enqueued: 2")
 	i.okAs("olga", "resume", "source", "wallet", "--reason", "over")
-	stack.Eventually(t, "not_after has passed", func() bool { return time.Now().After(until.Add(time.Second)) })
+	stack.Eventually(t, "not_after has passed, and the row has expired", func() bool {
+		return strings.Contains(i.batch("", "status", "late", "--rows", "--state", "cancelled", "-o", "jsonl").out, `"row_ref":"l-2"`)
+	})
+	wantCode(t, i.batch("", "status", "late", "-o", "json"), cli.OK, `"state": "paused"`)
 	listed := i.batch("", "status", "late", "--rows", "-o", "jsonl")
 	wantCode(t, listed, cli.OK)
 	keys := regexp.MustCompile(`"row_ref":"l-[12]","key":"([0-9a-f-]{36})"`).FindAllStringSubmatch(listed.out, -1)
-	has(t, i.okAs("vera", "ops", "explain", keys[0][1]), "as row 1 of run late", "its run late was paused, which holds what nobody had begun", "paidonce batch resume late --reason")
-	wantCode(t, i.batch("olga", "resume", "late", "--reason", "go on", "--rate", "1000"), cli.OK, "rows that were held come back")
+	has(t, i.okAs("vera", "ops", "explain", keys[0][1]), "as row 1 of run late", "its run late was paused, which holds what was neither under way nor in doubt", "paidonce batch resume late --reason")
+	wantCode(t, i.batch("olga", "resume", "late", "--reason", "go on", "--rate", "1000"), cli.OK, "1 rows that were held come back")
 	wantCode(t, i.batch("", "status", "late", "--follow", "-o", "json"), cli.OK, `"finished": 2`)
 	rows := i.batch("", "status", "late", "--rows", "-o", "csv")
 	wantCode(t, rows, cli.OK)

@@ -7,7 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/ledger"
 )
 
 // runGrace is how long a released run may stand still: nothing but its command enqueues it.
@@ -41,5 +43,42 @@ SELECT r.run_key, s.since
 	}
 	if !found {
 		d.judge(true, resultWarn, findingRow{Area: "ledger", Check: "runs that nobody enqueues", Wanted: "none", Found: "none"})
+	}
+}
+
+// heldRows looks for rows that a run holds which is paused no longer: whoever resumed or cancelled it died half-way, or was a program that knows of no
+// held rows. No machine lets them go.
+func (d *doctor) heldRows(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, `
+WITH held AS MATERIALIZED (
+  SELECT o.id FROM due d JOIN operations o ON o.id = d.operation_id WHERE NOT d.parked AND o.state = 'open' AND o.held AND o.code = $1
+)
+SELECT r.run_key, r.state, r.changed_at, count(*)
+  FROM held h JOIN batch_rows b ON b.operation_id = h.id JOIN batch_runs r ON r.id = b.run_id
+ WHERE r.state <> 'paused' AND r.changed_at < now() - $2::int8 * interval '1 ms'
+ GROUP BY 1, 2, 3 ORDER BY 3 LIMIT 20`, ledger.HeldByRun, runGrace.Milliseconds())
+	if err != nil {
+		return // as below
+	}
+	var found bool
+	var key string
+	var state batch.State
+	var since time.Time
+	var held int
+	if _, err := pgx.ForEachRow(rows, []any{&key, &state, &since, &held}, func() error {
+		found = true
+		advice := fmt.Sprintf("nobody lets them go: `paidonce batch resume %s --reason ...` does, at the rate of the partner", key)
+		if state == batch.Cancelled {
+			advice = fmt.Sprintf("nobody ends them: `paidonce batch cancel %s --reason ...` goes on where it was", key)
+		}
+		d.judge(false, resultWarn, findingRow{
+			Area: "ledger", Check: "held rows of run " + key, Wanted: "none, or a run that is paused", Found: fmt.Sprintf("%d, %s since %s", held, state, cli.Time(since)), Advice: advice,
+		})
+		return nil
+	}); err != nil {
+		return // an older schema, or a role without the right
+	}
+	if !found {
+		d.judge(true, resultWarn, findingRow{Area: "ledger", Check: "held rows that nobody lets go", Wanted: "none", Found: "none"})
 	}
 }

@@ -45,6 +45,7 @@ func (d *doctor) database(ctx context.Context) {
 	d.unfinished(ctx)
 	d.corrections(ctx, conn)
 	d.runs(ctx, conn)
+	d.heldRows(ctx, conn)
 	d.rights(ctx, conn)
 }
 

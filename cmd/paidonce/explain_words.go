@@ -90,7 +90,7 @@ func (s *story) heldWords() string {
 	if s.HeldReason != ledger.HeldByRun {
 		return "It is not started because of: " + s.HeldReason + "."
 	}
-	return "It is not started: " + strings.TrimSpace("its run "+s.run.RunKey) + " was paused, which holds what nobody had begun. The end of another pause does not let it go."
+	return "It is not started: " + strings.TrimSpace("its run "+s.run.RunKey) + " was paused, which holds what was neither under way nor in doubt. The end of another pause does not let it go."
 }
 
 // whatHeldMay is what lets go an operation that its run holds.

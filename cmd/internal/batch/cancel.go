@@ -15,7 +15,7 @@ import (
 type Ended struct {
 	Run       Run // with a dry run as it is
 	Never     int // rows that are never enqueued
-	Cancelled int // operations that nobody had begun, ended by the cancellation
+	Cancelled int // operations that were neither under way nor in doubt, ended by the cancellation
 	Left      int // rows whose operations were begun, or are in doubt, or had their outcome before
 }
 
@@ -136,7 +136,8 @@ func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Oper
 	return page, nil
 }
 
-// Cancel ends a run: what is not enqueued never will be, and what nobody has begun ends. It can be repeated. With a dry run it says what it would end.
+// Cancel ends a run: what is not enqueued never will be, and what is neither under way nor in doubt ends. It can be repeated. With a dry run it says what
+// it would end.
 func (s *Service) Cancel(ctx context.Context, runKey string, by operate.Operator, reason string, dryRun bool) (Ended, error) {
 	run, err := s.Run(ctx, runKey)
 	if err != nil {

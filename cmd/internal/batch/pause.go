@@ -35,7 +35,7 @@ type Walked struct {
 	Left  int // with a dry run: rows that are no operations
 }
 
-// walkAct pauses or resumes a run: its enqueueing, and what of it is enqueued and not begun.
+// walkAct pauses or resumes a run: its enqueueing, and what of it is enqueued and neither under way nor in doubt.
 type walkAct struct {
 	s        *Service
 	run      Run
@@ -120,7 +120,7 @@ func (a *walkAct) page(ctx context.Context, by operate.Operator, n int) (seen, l
 	return seen, last, moved, nil
 }
 
-// Pause stops a run that is released: nothing more of it is enqueued, and what nobody has begun is held. It can be repeated.
+// Pause stops a run that is released: nothing more of it is enqueued, and what is neither under way nor in doubt is held. It can be repeated.
 func (s *Service) Pause(ctx context.Context, runKey string, by operate.Operator, reason string, opt WalkOptions) (Walked, error) {
 	run, err := s.Run(ctx, runKey)
 	if err != nil {
