@@ -169,7 +169,7 @@ func TestAcceptBulk_BeforeAndAfterShareTheTransaction(t *testing.T) {
 	db, l := bulkLedger(t)
 	ctx := context.Background()
 	mark := func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ('test', gen_random_uuid(), now())`)
+		_, err := tx.Exec(ctx, `INSERT INTO leases (name, holder, until) VALUES ('dead/test', gen_random_uuid(), now())`)
 		return err
 	}
 	_, done, err := l.AcceptBulk(ctx, ledger.Bulk{Orders: bulkOrders(2), Before: func(ctx context.Context, tx pgx.Tx) (bool, error) { return false, mark(ctx, tx) }})

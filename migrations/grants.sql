@@ -67,7 +67,7 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_batch') THEN
     GRANT INSERT ON operations, payloads, due, unpublished_jobs TO paidonce_batch;
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
-    GRANT INSERT ON outbox TO paidonce_batch;
+    GRANT INSERT (operation_id, fence, type) ON outbox TO paidonce_batch; -- in the order in which they come, and by a trigger 'accepted' only
     -- What is neither under way nor in doubt is ended, held and let go, and nothing else of an operation.
     GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), hold_run_rows(uuid, integer, integer),
       free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;

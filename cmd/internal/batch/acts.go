@@ -31,6 +31,7 @@ type submitAct struct {
 	// recovered is when the ledger was recovered, if that was shortly before the run came on record: a run of the same file may be lost, while the
 	// broker delivers its jobs again. Zero = it was not.
 	recovered time.Time
+	asked     bool // a second person was asked about the run, or about the same payments under another run key
 }
 
 // submission is the act that releases a run.
@@ -47,6 +48,11 @@ func (s *Service) submission(ctx context.Context, run Run, dry bool) (*submitAct
 	}
 	if recovered != nil {
 		a.recovered = *recovered
+	}
+	a.asked, err = readOne(ctx, s, pgx.RowTo[bool], `SELECT EXISTS (SELECT FROM proposals WHERE act = '`+ActSubmit+`'
+		AND (target = $1 OR position(convert_to('"content_digest":"' || $2 || '"', 'UTF8') IN content) > 0))`, run.RunKey, hex.EncodeToString(run.ContentDigest[:]))
+	if err != nil {
+		return nil, fmt.Errorf("look for what a second person was asked: %w", err)
 	}
 	return a, nil
 }
@@ -83,9 +89,9 @@ func (a *submitAct) Content() ([]byte, error) {
 	}, json.Deterministic(true))
 }
 
-// Weight implements operate.Act.
+// Weight implements operate.Act. Once a second person was asked, neither other limits nor another run key do without one; the database holds to that.
 func (a *submitAct) Weight() operate.Weight {
-	return operate.Weight{Count: a.run.Rows, Amounts: a.run.Sums, Always: a.run.AgainReason != "" || !a.recovered.IsZero()}
+	return operate.Weight{Count: a.run.Rows, Amounts: a.run.Sums, Always: a.run.AgainReason != "" || !a.recovered.IsZero() || a.asked}
 }
 
 // Check implements operate.Checker.
@@ -126,6 +132,9 @@ func (s *Service) refuseState(ctx context.Context, runKey string, allowed ...Sta
 func (s *Service) setState(ctx context.Context, run Run, by operate.Operator, from, to State) (string, error) {
 	outcome := operate.OutcomeNoEffect
 	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := by.Present(ctx, tx); err != nil {
+			return err
+		}
 		if err := lockRun(ctx, tx, run.ID, false); err != nil {
 			return err
 		}

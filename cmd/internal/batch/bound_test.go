@@ -46,7 +46,7 @@ func TestBounds_NothingWaitsForEver(t *testing.T) {
 		"register":   func() error { _, _, err := w.register(ctx, dry, run, 2); return err },
 		"weigh":      func() error { _, err := w.Service.submission(ctx, run, false); return err },
 		"state":      func() error { _, err := w.setState(ctx, run, olga, Released, Paused); return err },
-		"end":        func() error { return w.endRun(ctx, run.ID, olga.Name) },
+		"end":        func() error { return w.endRun(ctx, run.ID, olga) },
 		"cancel":     func() error { _, err := w.cancelRows(ctx, run.ID, olga, 0); return err },
 		"discard":    func() error { return (&staging{s: w.Service, run: run.ID}).discard(ctx) },
 		"orphans":    func() error { return w.removeOrphans(ctx) },

@@ -47,7 +47,7 @@ func (a *cancelAct) Check(ctx context.Context, _ operate.Operator) error {
 
 // Run implements operate.Act.
 func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error) {
-	if err := a.s.endRun(ctx, a.run.ID, by.Name); err != nil {
+	if err := a.s.endRun(ctx, a.run.ID, by); err != nil {
 		return "", err
 	}
 	// Nothing is recorded any more: whoever records looks at the run under its lock. Of a run that may have been enqueued on a server that was lost,
@@ -82,8 +82,11 @@ const mayHaveBeenLost = `r.at < (SELECT doubt_before FROM ledger_identity)`
 
 // endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another. Whether nothing was,
 // only a ledger that is at home knows, and only of runs that began there.
-func (s *Service) endRun(ctx context.Context, id uuid.UUID, by string) error {
+func (s *Service) endRun(ctx context.Context, id uuid.UUID, by operate.Operator) error {
 	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := by.Present(ctx, tx); err != nil {
+			return err
+		}
 		if err := lockRun(ctx, tx, id, false); err != nil {
 			return err
 		}
@@ -94,7 +97,7 @@ func (s *Service) endRun(ctx context.Context, id uuid.UUID, by string) error {
 		// With a snapshot of its own, which holds what was recorded while we waited for the lock.
 		_, err := tx.Exec(ctx, `UPDATE batch_runs r SET state = 'cancelled', changed_at = now(), changed_by = $2,
 			content_guard = CASE WHEN `+mayHaveBeenLost+` OR EXISTS (SELECT FROM batch_rows WHERE run_id = $1) THEN content_guard END
-			WHERE id = $1 AND state <> 'cancelled'`, id, by)
+			WHERE id = $1 AND state <> 'cancelled'`, id, by.Name)
 		return err
 	})
 	if err != nil {

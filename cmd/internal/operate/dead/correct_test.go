@@ -313,7 +313,7 @@ func TestGuards_ActsTakeTheTokenOfTheirOperator(t *testing.T) {
 	w.bury(letter{payload: payload(job.NewKey())})
 	w.freeze(dead.Filter{})
 	for what, sql := range map[string]string{
-		"a discard": `INSERT INTO dead_letter_acts (stream_at, sequence, act, by, reason) SELECT stream_at, sequence, 'discard', 'olga', 'x' FROM dead_letters`,
+		"a discard": `INSERT INTO dead_letter_acts (stream_at, sequence, act, by, key, reason) SELECT stream_at, sequence, 'discard', 'olga', key, 'x' FROM dead_letters`,
 		"a plan": `INSERT INTO dead_plans (id, draft, digest, at, expires_at, by, stream_at, filter, letters)
 			SELECT gen_random_uuid(), gen_random_uuid(), digest, at, expires_at, 'olga', stream_at, filter, letters FROM dead_plans`,
 	} {

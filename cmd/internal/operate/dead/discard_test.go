@@ -2,10 +2,12 @@ package dead_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
@@ -118,4 +120,50 @@ func TestDoubt_IsNeitherClosedNorCorrected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// By hand, an operator closes no key but that of a letter, as the letter says, and not without the line of the audit log.
+func TestDiscard_ClosesTheKeyOfALetterOnly(t *testing.T) {
+	w := newWorld(t, dead.Options{})
+	victim, key := job.NewKey(), job.NewKey() // the first is on its way
+	w.bury(letter{payload: payload(key)})
+	w.list(dead.Filter{})
+	const (
+		discarded = `INSERT INTO dead_letter_acts (stream_at, sequence, act, by, key, reason) `
+		line      = `INSERT INTO audit (by, act, target, reason, digest) VALUES ('olga', 'discard', 'dead letter 1', 'x', sha256('x'))`
+		closed    = `SELECT close_discarded_key(stream_at, sequence, 1::int2, sha256('x'), 'wallet', 'gbp-fps', 'a', %s, 'GBP') FROM dead_letter_acts`
+	)
+	byKey := discarded + `SELECT stream_at, sequence, 'discard', 'olga', key, 'x' FROM dead_letters`
+	for what, statements := range map[string][]string{
+		"a letter that is not there": {line, discarded + `VALUES ('2020-01-01Z', 424242, 'discard', 'olga', '` + victim.String() + `', 'x')`},
+		"another key":                {line, discarded + `SELECT stream_at, sequence, 'discard', 'olga', '` + victim.String() + `', 'x' FROM dead_letters`},
+		"no line":                    {byKey, fmt.Sprintf(closed, "4900")},
+		"another amount":             {line, byKey, fmt.Sprintf(closed, "1")},
+	} {
+		if err := w.byHand(statements...); err == nil || !strings.Contains(err.Error(), "PO021") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	w.must(w.byHand(line, byKey, fmt.Sprintf(closed, "4900")))
+	if got := w.stateOf(key); got != "cancelled discarded" {
+		t.Errorf("the letter's own key is %q", got)
+	}
+	if got := w.stateOf(victim); got != "no operation" {
+		t.Errorf("the other key is %q", got)
+	}
+}
+
+// byHand runs statements in one transaction of the desk's login, with olga's token.
+func (w *world) byHand(statements ...string) error {
+	return pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error {
+		if err := w.olga.Present(w.t.Context(), tx); err != nil {
+			return err
+		}
+		for _, sql := range statements {
+			if _, err := tx.Exec(w.t.Context(), sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
