@@ -23,6 +23,7 @@ const sealed = 1 << 8
 type exchange struct {
 	phase     atomic.Uint32 // a Phase, or sealed
 	wrote     atomic.Bool   // the whole request was handed to the connection
+	begun     atomic.Bool   // its first byte was handed to the connection, if that is watched
 	early     atomic.Bool   // the answer lay there before the request was written: it is another request's
 	conn      net.Conn
 	watched   *watched // nil over HTTP/2
@@ -56,7 +57,7 @@ func newExchange() *exchange {
 func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	x.conn, x.reused = info.Conn, info.Reused
 	if x.watched = watchedOf(info.Conn); x.watched != nil {
-		x.watched.begin()
+		x.watched.begin(x)
 	}
 	x.advance(PhaseConnected)
 }
@@ -156,6 +157,7 @@ func (p *pool) put(x *exchange) {
 	}
 	x.phase.Store(0)
 	x.wrote.Store(false)
+	x.begun.Store(false)
 	x.early.Store(false)
 	x.conn, x.watched, x.reused, x.status, x.answer = nil, nil, false, 0, nil
 	x.body, x.elapsed = x.body[:0], 0
@@ -173,7 +175,7 @@ func (p *Partner) do(ctx context.Context, rq request) *exchange {
 		x := p.pool.get()
 		p.try(ctx, x, rq)
 		x.elapsed = p.cfg.Clock().Sub(start)
-		if x.err == nil || x.watched == nil || !x.watched.refused() || ctx.Err() != nil {
+		if x.err == nil || x.watched == nil || !x.watched.refused(x) || ctx.Err() != nil {
 			return x
 		} // else it is garbage: the transport may hold it still
 	}
@@ -194,11 +196,19 @@ func (p *Partner) try(ctx context.Context, x *exchange, rq request) {
 		x.reader.Reset(rq.body)
 		req.Body, req.ContentLength = io.NopCloser(&x.reader), int64(len(rq.body))
 	}
-	resp, err := p.transport.RoundTrip(req)
+	transport := p.transport
+	if rq.body == nil {
+		transport = p.lookUps
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		x.err = err
 	} else {
-		if x.watched != nil && (rq.body == nil || !created(resp.StatusCode) || p.mayOweAnError(x.conn)) {
+		switch {
+		case x.watched == nil:
+		case created(resp.StatusCode) && rq.body != nil && resp.Body != http.NoBody && !p.mayOweAnError(x.conn):
+			x.watched.renew()
+		default:
 			x.watched.spend()
 			defer func() { _ = x.conn.Close() }() // what matters was read
 		}

@@ -16,7 +16,7 @@ func TestA5_BytesFromBeforeTheRequestAreNoAnswer(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
-	w := &watched{Conn: ours}
+	w := newWatched(ours)
 	read := func() {
 		go func() { _, _ = theirs.Write([]byte("x")) }()
 		if _, err := w.Read(make([]byte, 1)); err != nil {
@@ -35,7 +35,7 @@ func TestA5_BytesFromBeforeTheRequestAreNoAnswer(t *testing.T) {
 			t.Errorf("answered %t %s", w.answered(), when)
 		}
 	}
-	w.begin()
+	w.begin(newExchange())
 	want(false, "before anything")
 	read()
 	want(false, "by bytes from before the request")
@@ -45,7 +45,7 @@ func TestA5_BytesFromBeforeTheRequestAreNoAnswer(t *testing.T) {
 	want(true, "by bytes from after it")
 	write()
 	want(true, "with more of the request written")
-	w.begin()
+	w.begin(newExchange())
 	want(false, "by the answer to the request before")
 }
 

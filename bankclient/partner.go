@@ -65,6 +65,7 @@ type Partner struct {
 
 	endpoint  string
 	transport *http.Transport
+	lookUps   *http.Transport // each over a connection of its own
 	fixed     fixed
 	pool      pool
 }
@@ -90,6 +91,12 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 		limit:     profile.ResponseLimit,
 		gate:      newGate(cfg),
 		transport: newTransport(cfg, profile),
+	}
+	p.lookUps = p.transport // over HTTP/2 an answer belongs to its stream
+	if !profile.AllowsHTTP2 {
+		// "Not found" names no request. On a connection that was used before, it may be the late answer to another.
+		p.lookUps = newTransport(cfg, profile)
+		p.lookUps.DisableKeepAlives = true
 	}
 	if p.limit == 0 {
 		p.limit = defaultResponseLimit
@@ -216,7 +223,10 @@ func (p *Partner) Timeout() time.Duration { return p.cfg.Timeout }
 func (p *Partner) Gate() *Gate { return p.gate }
 
 // Close closes idle connections. Calls in flight go on.
-func (p *Partner) Close() { p.transport.CloseIdleConnections() }
+func (p *Partner) Close() {
+	p.transport.CloseIdleConnections()
+	p.lookUps.CloseIdleConnections()
+}
 
 // ErrUnsendable is wrapped by every error of Prepare, PrepareAs and Check: nothing may be sent, the operation parks.
 var ErrUnsendable = errors.New("nothing may be sent")

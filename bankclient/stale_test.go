@@ -257,3 +257,85 @@ func TestA5_EveryCallAfterARejectionArrivesOnce(t *testing.T) {
 		t.Errorf("%d requests arrived, want %d", n, calls)
 	}
 }
+
+// A create was paid, and the network repeats it inside the connection: the late error, which names nobody, is no answer to the look-up that comes next.
+func TestA5_LateErrorOfACreateIsNoLookUpsNotFound(t *testing.T) {
+	var mu sync.Mutex
+	answered := map[net.Conn]bool{}
+	b, cfg := bankOver(t, false, func(c net.Conn, _ int, a arrival) bool {
+		mu.Lock()
+		again := answered[c]
+		answered[c] = true
+		mu.Unlock()
+		if again {
+			_, _ = io.WriteString(c, reply(404, jsonType, errorBody("not_found")))
+		}
+		if a.Method == http.MethodGet {
+			_, _ = io.WriteString(c, list(agreeing))
+		} else {
+			_, _ = io.WriteString(c, reply(201, jsonType, agreeing))
+		}
+		return true
+	})
+	cfg.EchoesKey = true // so that the connection is kept
+	p := open(t, cfg, reference.New())
+	pr := prepare(t, p)
+	wantVerdict(t, p.Send(t.Context(), pr), authorized, operation)
+	if f := p.LookUp(t.Context(), pr); f.Answer != bankclient.Found || f.Result.Evidence.Reused {
+		t.Errorf("answer %v, evidence %s; want found, over a connection of its own", f.Answer, f.Result.Evidence.JSON())
+	}
+	if n := len(b.seen()); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// After an answer without a body, net/http gives the connection to the next call before whoever made the first has seen the answer. It is not used
+// again, and no call that was given it is taken for sent.
+func TestA5_AnAnswerWithoutABodyLeavesNoConnectionBehind(t *testing.T) {
+	for name, row := range map[string]struct{ first, want string }{
+		"created":     {"HTTP/1.1 201 Created\r\nLocation: /v1/transfers/tr_1\r\nContent-Length: 0\r\n\r\n", "unknown"},
+		"refused":     {"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 0\r\n\r\n", "unknown"},
+		"unavailable": {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", "in_flight"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			answered, twice := map[net.Conn]bool{}, 0
+			b, cfg := bankOver(t, false, func(c net.Conn, _ int, _ arrival) bool {
+				mu.Lock()
+				again := answered[c]
+				answered[c] = true
+				if again {
+					twice++
+				}
+				mu.Unlock()
+				if again { // the late answer to the repeat of the first request
+					_, _ = io.WriteString(c, reply(422, jsonType, errorBody("account_closed")))
+					return true
+				}
+				_, _ = io.WriteString(c, row.first)
+				return true
+			})
+			cfg.MaxInFlight = 64 // more than callers, so no call waits for a connection
+			p := open(t, cfg, reference.New())
+			pr := prepare(t, p)
+			verdicts := map[string]int{}
+			var callers sync.WaitGroup
+			for range 8 {
+				callers.Go(func() {
+					for range 250 {
+						r := p.Send(t.Context(), pr)
+						mu.Lock()
+						verdicts[r.Verdict.String()+r.Evidence.Error]++
+						mu.Unlock()
+					}
+				})
+			}
+			callers.Wait()
+			// An answer may be lost when the next call finds the connection unfit and closes it: then nothing is known.
+			lost := verdicts["unknowntransport error"]
+			if verdicts[row.want]+lost != 2000 || lost > 100 || len(b.seen()) != 2000 || twice != 0 {
+				t.Errorf("%v, %d requests, %d of them on a connection with another; want %s 2000 times, each alone", verdicts, len(b.seen()), twice, row.want)
+			}
+		})
+	}
+}

@@ -12,13 +12,16 @@ import (
 // that lay on a kept-alive connection before (a second answer to the request before ours) to the next request as its answer;
 // an error answer carries no echo that could tell.
 //
-// A second answer may also come late, after the next request has begun to go out; nothing tells it from the answer then. So a connection
-// that brought an answer which names no request is spent: nothing is written to it any more. Neither is it after any answer where a late error
-// could be taken for the next call's (mayOweAnError).
+// A second answer may also come late, after the next request has begun to go out; nothing tells it from the answer then. So each request takes the
+// connection's fitness for another away, and only an answer that names its request gives it back, and not where a late error could be taken for the
+// next call's (mayOweAnError). It is given back before the body is read, since net/http gives the connection to others then. An answer without a
+// body comes too late for that: after it nothing is written to the connection any more.
 type watched struct {
 	net.Conn
 	state atomic.Uint32
-	spent atomic.Bool
+	fit   atomic.Bool // the next request may be written
+	spent atomic.Bool // none ever will
+	given atomic.Pointer[exchange]
 }
 
 // errSpent is what a spent connection refuses a write with. Not a byte of the request has left.
@@ -32,11 +35,15 @@ const (
 )
 
 func (w *watched) Write(b []byte) (int, error) {
-	if w.spent.Load() {
-		_ = w.Conn.Close() // nobody uses it again; its error adds nothing
-		return 0, errSpent
+	if w.state.Load() == watchIdle {
+		if w.spent.Load() || !w.fit.Swap(false) {
+			w.spend()
+			_ = w.Conn.Close() // nobody uses it again; its error adds nothing
+			return 0, errSpent
+		}
+		w.given.Load().begun.Store(true)
+		w.state.Store(watchAsked) // before the bytes leave, so that no answer can overtake it
 	}
-	w.state.CompareAndSwap(watchIdle, watchAsked) // before the bytes leave, so that no answer can overtake it
 	return w.Conn.Write(b)
 }
 
@@ -49,13 +56,20 @@ func (w *watched) Read(b []byte) (int, error) {
 }
 
 // begin is called when a request has got the connection, before it is written.
-func (w *watched) begin() { w.state.Store(watchIdle) }
+func (w *watched) begin(x *exchange) {
+	w.given.Store(x)
+	w.state.Store(watchIdle)
+}
 
-// spend makes it refuse the next request. It is called before the answer is read to its end, for then the connection may be given to others.
+// renew lets another request be written.
+func (w *watched) renew() { w.fit.Store(true) }
+
+// spend lets none be written any more.
 func (w *watched) spend() { w.spent.Store(true) }
 
-// refused says that the current request met a spent connection, and that nothing of it was written or will be.
-func (w *watched) refused() bool { return w.spent.Load() && w.state.Load() == watchIdle }
+// refused says that nothing of x was written to the connection, or will be. What became of the connection does not say so: net/http may have given
+// it to the next request before it tells x of its answer.
+func (w *watched) refused(x *exchange) bool { return w.spent.Load() && !x.begun.Load() }
 
 // answered says whether the bytes at hand can be the answer to the current request.
 func (w *watched) answered() bool { return w.state.Load() == watchAnswered }
@@ -68,8 +82,16 @@ func watch(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		return &watched{Conn: c}, nil
+		return newWatched(c), nil
 	}
+}
+
+// newWatched is a connection that is fit for its first request. What is written before a request has got it, as a handshake, is none.
+func newWatched(c net.Conn) *watched {
+	w := &watched{Conn: c}
+	w.state.Store(watchAsked)
+	w.renew()
+	return w
 }
 
 // watchedOf finds the watched connection below TLS; nil if there is none (HTTP/2 shares connections between requests).
