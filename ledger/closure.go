@@ -20,15 +20,15 @@ type Closure struct {
 
 // ReportClosed says which partners this process has closed its intake for; it holds for a while, so that what a dead worker said is forgotten.
 func (l *Ledger) ReportClosed(ctx context.Context, partners []string, holds time.Duration) error {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
-	_, err := l.pool.Exec(ctx, `
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`
 WITH opened AS (
   DELETE FROM closures WHERE holder = $1 AND NOT partner = ANY($2::text[])
 )
 INSERT INTO closures (partner, holder, until) SELECT p, $1, now() + $3::int8 * interval '1 ms' FROM unnest($2::text[]) AS p
 ON CONFLICT (partner, holder) DO UPDATE
    SET until = excluded.until, since = CASE WHEN closures.until < now() THEN now() ELSE closures.since END`, l.holder, partners, holds.Milliseconds())
+	})
 	if err != nil {
 		return fmt.Errorf("report closed partners: %w", err)
 	}

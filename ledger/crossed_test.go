@@ -53,3 +53,46 @@ func (db *database) behindANetwork() (*between.Proxy, string) {
 	to.Host = network.Addr()
 	return network, to.String()
 }
+
+// TestD1_NoReplyToARepeatedRequestSaysThatTheLedgerIsAtHomeOrPaused: what was asked once is asked again after something has changed, and the first try finds
+// the second answer to the earlier question, or to another.
+func TestD1_NoReplyToARepeatedRequestSaysThatTheLedgerIsAtHomeOrPaused(t *testing.T) {
+	db := makeDatabase(t, ledger.Options{})
+	network, address := db.behindANetwork()
+	l := db.as(address, ledger.Options{MaxConns: 1, Unprepared: true})
+	identity := func() (moved bool, err error) {
+		id, err := l.Identity(t.Context())
+		return id.Moved(), err
+	}
+	doubted := func() (bool, error) {
+		reasons, err := l.PausedForDoubt(t.Context(), ledger.ScopePartner, "northbank")
+		return len(reasons) > 0, err
+	}
+	pause := func(scope ledger.Scope) func() (bool, error) {
+		return func() (bool, error) {
+			return false, l.Pause(t.Context(), scope, "southbank", "mismatch", ledger.ByWorker)
+		}
+	}
+	for _, row := range []struct {
+		what          string
+		before, after func() (bool, error)
+		change        string
+	}{
+		{"where the ledger is", identity, identity, `UPDATE ledger_identity SET timeline = timeline + 1`},
+		{"why it is paused", doubted, doubted, `INSERT INTO pause_log (scope, name, act, reason, by) VALUES ('partner', 'northbank', 'pause', 'mismatch', 'worker')`},
+		{"a pause that is refused", pause(ledger.ScopePartner), pause("nowhere"), `SELECT`},
+	} {
+		if told, err := row.before(); told || err != nil { // described now, on this connection
+			t.Fatalf("%s: %t, %v", row.what, told, err)
+		}
+		network.Set(between.Way{Duplicate: true})
+		if told, err := row.before(); told || err != nil {
+			t.Fatalf("%s, repeated: %t, %v", row.what, told, err)
+		}
+		network.Set(between.Way{})
+		db.exec(row.change)
+		if told, err := row.after(); !told && err == nil {
+			t.Errorf("%s: the earlier answer was taken for this one's", row.what)
+		}
+	}
+}

@@ -12,8 +12,11 @@
 // A fence protects this database, not the partner: whether something may be sent again is decided by worker from the facts kept here.
 // The promise is as durable as Postgres is: run it with synchronous replication, or accept that a failover can lose the last claims
 // (the timeline guard then stops all claims until `paidonce recover` has run).
-// Replies belong to what was asked, because TCP promises so. Where a middlebox repeats bytes inside a connection without TLS they do not: every trip
-// checks its own number first, but a transaction of several trips does so at its beginning only. Connect with TLS, or directly.
+// Replies belong to what was asked, because TCP promises so. Where a middlebox repeats bytes inside a connection without TLS they do not. Every trip
+// by which something is claimed, recorded, paused or resumed, or is found to be at home, checks its own number first. Not so the lists that people read, and
+// the check of the schema; and a transaction of several trips checks at its beginning only. Nor is Postgres kept from running the repeat: a second ClaimDue
+// takes further operations that nobody is handed, and they wait for their lease to lapse and count a claim without an observation; a second
+// LookAtParked puts look-ups off by a day that nobody has made. Connect with TLS, or directly.
 //
 // # Invariants
 //

@@ -215,13 +215,13 @@ const atHome = `timeline = ` + currentTimeline + ` AND system_identifier = (SELE
 
 // Identity reads both sides.
 func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
 	var id Identity
-	err := l.pool.QueryRow(ctx, `
-		SELECT i.system_identifier, i.timeline, nullif(i.doubt_before, '-infinity'), c.system_identifier::text, `+currentTimeline+`
-		  FROM ledger_identity i, pg_control_system() c`).
-		Scan(&id.System, &id.Timeline, timeOrZero{&id.DoubtBefore}, &id.FoundSystem, &id.FoundTimeline)
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT i.system_identifier, i.timeline, nullif(i.doubt_before, '-infinity'), c.system_identifier::text, ` + currentTimeline + `
+		  FROM ledger_identity i, pg_control_system() c`).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&id.System, &id.Timeline, timeOrZero{&id.DoubtBefore}, &id.FoundSystem, &id.FoundTimeline)
+		})
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return id, fmt.Errorf("%w: the ledger does not remember its server: run `paidonce migrate up`", ErrSchema)
 	}

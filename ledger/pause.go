@@ -62,13 +62,13 @@ func (p Pause) ForDoubt() bool {
 // Pause stops claims within a scope at once, in every process: it is read inside the claim. Calls in flight finish. Pausing what is paused
 // keeps the first reason; a further one is logged, so that whoever resumes sees it.
 func (l *Ledger) Pause(ctx context.Context, scope Scope, name, reason, by string) error {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
-	_, err := l.pool.Exec(ctx, `
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`
 WITH p AS (INSERT INTO pauses (scope, name, reason, by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING scope)
 INSERT INTO pause_log (scope, name, act, reason, by) SELECT $1, $2, 'pause', $3, $4
  WHERE EXISTS (SELECT FROM p) OR NOT EXISTS (
        SELECT FROM pause_log l WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND l.reason = $3 AND l.by = $4 AND l.id > `+lastResume+`)`, scope, name, reason, by)
+	})
 	if err != nil {
 		return fmt.Errorf("pause %s %s: %w", scope, name, err)
 	}
@@ -91,16 +91,16 @@ const lastResume = `coalesce((SELECT max(r.id) FROM pause_log r WHERE r.scope = 
 
 // PausedForDoubt gives the reasons for which workers have paused there, because money is in doubt, since it was last resumed.
 func (l *Ledger) PausedForDoubt(ctx context.Context, scope Scope, name string) ([]string, error) {
-	ctx, cancel := l.bound(ctx)
-	defer cancel()
-	rows, err := l.pool.Query(ctx, `SELECT DISTINCT l.reason FROM pause_log l
+	var reasons []string
+	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+		b.Queue(`SELECT DISTINCT l.reason FROM pause_log l
  WHERE l.scope = $1 AND l.name = $2 AND l.act = 'pause' AND (l.by = $3 AND l.reason = ANY($4) OR l.by = $5 AND l.reason = $6)
    AND l.id > `+lastResume+` ORDER BY 1`,
-		scope, name, ByWorker, DoubtReasons(), byOlderProgram, PausedContradicted)
-	if err != nil {
-		return nil, fmt.Errorf("ask why it is paused: %w", err)
-	}
-	reasons, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			scope, name, ByWorker, DoubtReasons(), byOlderProgram, PausedContradicted).Query(func(rows pgx.Rows) (err error) {
+			reasons, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask why it is paused: %w", err)
 	}
@@ -150,7 +150,10 @@ func (l *Ledger) awaitOlderThan(ctx context.Context, xact string) error {
 	defer poll.Stop()
 	for begun := time.Now(); time.Since(begun) < l.opt.StatementTimeout; {
 		var over bool
-		if err := l.pool.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8`, xact).Scan(&over); err != nil {
+		err := l.inOneTrip(ctx, func(b *pgx.Batch) {
+			b.Queue(`SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8`, xact).QueryRow(func(row pgx.Row) error { return row.Scan(&over) })
+		})
+		if err != nil {
 			return fmt.Errorf("wait for older claims: %w", err)
 		}
 		if over {
