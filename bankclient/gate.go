@@ -71,6 +71,9 @@ type Gate struct {
 	reopens time.Time     // when an open breaker will admit probes
 }
 
+// giveWay is how long a probe is left to those who have waited for it.
+const giveWay = 20 * time.Millisecond
+
 // errPartnerFailure is what the breaker is told of a failed call; it never leaves this file.
 var errPartnerFailure = errors.New("partner failure")
 
@@ -101,8 +104,8 @@ func (g *Gate) Acquire(ctx context.Context, most int) (int, error) {
 	if most < 1 {
 		panic("bankclient: no slot was asked for")
 	}
-	for {
-		n, wait, changed := g.take(most, true)
+	for waited := false; ; waited = true {
+		n, wait, changed := g.take(most, true, waited)
 		if n > 0 {
 			return n, nil
 		}
@@ -116,7 +119,7 @@ func (g *Gate) Acquire(ctx context.Context, most int) (int, error) {
 
 // TryAcquire takes up to most slots without waiting; 0 if there is none or the breaker is open.
 func (g *Gate) TryAcquire(most int) int {
-	n, _, _ := g.take(most, false)
+	n, _, _ := g.take(most, false, false)
 	return n
 }
 
@@ -165,8 +168,9 @@ func (g *Gate) Report(r Result) {
 func (g *Gate) Open() bool { return g.breaker.State() == gobreaker.StateOpen }
 
 // take takes slots if it can. Otherwise, with wait, it registers the caller as waiting and says for what; a timer of 0 means
-// that none is needed.
-func (g *Gate) take(most int, wait bool) (n int, timer time.Duration, changed <-chan struct{}) {
+// that none is needed. Probes are few, and who returns one could take it again before a waiter has woken up: so whoever has waited goes first, or
+// idle pulls would keep the sweep from asking after what is in doubt.
+func (g *Gate) take(most int, wait, waited bool) (n int, timer time.Duration, changed <-chan struct{}) {
 	// Asked outside of the lock, because the breaker's own notices take it. A change in between is seen by the next call.
 	state := g.breaker.State()
 	g.mu.Lock()
@@ -179,6 +183,9 @@ func (g *Gate) take(most int, wait bool) (n int, timer time.Duration, changed <-
 		room, timer = 0, max(time.Until(g.reopens), 0)+time.Millisecond
 	case gobreaker.StateHalfOpen:
 		room = min(room, g.probes-g.inUse)
+		if !waited && g.waiting > 0 {
+			room, timer = 0, giveWay
+		}
 	}
 	if n = min(room, most); n > 0 {
 		g.inUse += n

@@ -3,6 +3,7 @@ package bankclient_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,37 @@ func TestGateProbesAndCloses(t *testing.T) {
 		report(g, 2, good)
 		if n := <-got; n != 6 {
 			t.Fatalf("%d slots after closing, want 6", n)
+		}
+	})
+}
+
+// Two idle pulls hold both probes, and ask for the next one as soon as they have returned theirs: the sweep gets one all the same.
+func TestGateProbesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate(t, func(*bankclient.Config) {})
+		report(g, 5, no401)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		hold := func(d time.Duration) (times int) {
+			for ctx.Err() == nil {
+				n, err := g.Acquire(ctx, 1)
+				if err != nil {
+					break
+				}
+				times++
+				time.Sleep(d) // virtual
+				g.Release(n)
+			}
+			return times
+		}
+		var pulls sync.WaitGroup
+		defer pulls.Wait()
+		for range 2 {
+			pulls.Go(func() { hold(time.Second) })
+		}
+		time.Sleep(10 * time.Second)
+		if n := hold(10 * time.Millisecond); n < 20 {
+			t.Errorf("the third got a probe %d times in 50 s, want one nearly each second", n)
 		}
 	})
 }
