@@ -24,7 +24,7 @@ const (
 // batch runs a batch command under its own database role; "" = without a token.
 func (i *installation) batch(name string, args ...string) said {
 	i.t.Helper()
-	got := command(i.t, "", i.inNameOf(name, i.databases.Batch), append([]string{"batch"}, append(args, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")...)...)
+	got := command(i.t, "", i.inNameOf(name, i.databases.Batch), append([]string{"batch"}, append(args, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"])...)...)
 	if len(args) > 0 && args[0] != "report" {
 		i.keep(got)
 	}

@@ -74,6 +74,7 @@ routes:
 sources:
   wallet: { routes: [gbp-fps] }
 health: { listen: %q }
+operator: { batch_limit: 2 }
 `, server.URL(), roles.Worker, roles.Operator, roles.Gateway, i.databases.Worker, simulator.URL, filepath.Join(dir, "token"), i.health))
 	return i
 }

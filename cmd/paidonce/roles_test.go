@@ -243,7 +243,7 @@ func (i *installation) wordsRun(who, path string, words []string) said {
 	}
 	if strings.HasPrefix(path, "batch ") {
 		env["PAIDONCE_DATABASE_URL"] = i.databases.Batch
-		words = append(words, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"], "--set", "operator.batch_limit=2")
+		words = append(words, "--set", "nats.nkey_seed_file="+i.roles.Publishers["wallet"])
 	}
 	return commandIn(ctx, "", env, words...)
 }

@@ -385,3 +385,25 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("the decimal mark comes from %q", from)
 	}
 }
+
+// TestGuarded_IsTakenFromTheFileAlone: what one person may do without a second one is not theirs to say on a command line.
+func TestGuarded_IsTakenFromTheFileAlone(t *testing.T) {
+	for path, text := range map[string]string{
+		"operator.proposal_ttl": "1h", "operator.amount_limits": "[99999999.00 GBP]", "operator.replay_limit": "7", "operator.discard_limit": "7", "operator.batch_limit": "7",
+	} {
+		variable := "PAIDONCE_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+		if _, err := load(t, good, map[string]string{path: text}, nil); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "from the file of settings alone") {
+			t.Errorf("--set %s: %v", path, err)
+		}
+		if _, err := load(t, good, nil, map[string]string{variable: text}); err == nil || !strings.Contains(err.Error(), variable) || !strings.Contains(err.Error(), "from the file of settings alone") {
+			t.Errorf("%s: %v", variable, err)
+		}
+		if text := config.Reference(); strings.Contains(text, variable) {
+			t.Errorf("the reference offers %s", variable)
+		}
+	}
+	c, err := load(t, good+"operator: { batch_limit: 7 }\n", nil, nil)
+	if err != nil || c.Operator.BatchLimit != 7 {
+		t.Errorf("from the file: %+v, %v", c.Operator, err)
+	}
+}

@@ -77,6 +77,9 @@ func readEnvironment(c *Config, lookup func(string) (string, bool)) Problems {
 	var problems Problems
 	for _, s := range Settings() {
 		name := s.Env()
+		if _, given := lookup(variable(s.Path)); s.Guarded && given {
+			problems = append(problems, Problem{Place: "environment " + variable(s.Path), Path: s.Path, Text: guarded})
+		}
 		if name == "" {
 			continue
 		}
@@ -89,6 +92,9 @@ func readEnvironment(c *Config, lookup func(string) (string, bool)) Problems {
 	}
 	return problems
 }
+
+// guarded is said of a setting that is not where it would be taken from.
+const guarded = "is taken from the file of settings alone: it says what one person may do without a second one, so it is not theirs to say"
 
 func readFlags(c *Config, flags map[string]string) Problems {
 	var problems Problems
@@ -104,6 +110,10 @@ func readFlags(c *Config, flags map[string]string) Problems {
 		}
 		if s.Secret && URL(flags[path]).HasSecret() {
 			problems = append(problems, Problem{Place: "flag", Path: path, Text: "carries a secret, and flags are visible to others: use a *_file setting"})
+			continue
+		}
+		if s.Guarded {
+			problems = append(problems, Problem{Place: "flag", Path: path, Text: guarded})
 			continue
 		}
 		c.origins[path] = "flag"

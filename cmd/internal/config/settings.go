@@ -8,16 +8,21 @@ type Setting struct {
 	Default string // as it would be written in the file; "" = none
 	Meaning string
 	Secret  bool // may carry a secret: refused as a flag when it does
+	Guarded bool // bounds whoever runs the command: taken from the file alone, which its owner guards
 
 	at func(c *Config, name string) any // pointer to the field; nil when no such entry
 }
 
-// Env is the environment variable of the setting, or "" for those of a named partner, route, source or template.
+// Env is the environment variable of the setting, or "" for those of a named partner, route, source or template, and for guarded ones.
 func (s Setting) Env() string {
-	if strings.Contains(s.Path, "<name>") {
+	if strings.Contains(s.Path, "<name>") || s.Guarded {
 		return ""
 	}
-	return "PAIDONCE_" + strings.ToUpper(strings.ReplaceAll(s.Path, ".", "_"))
+	return variable(s.Path)
+}
+
+func variable(path string) string {
+	return "PAIDONCE_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
 // Settings lists everything that can be set, in the order of the reference.
@@ -164,15 +169,15 @@ func listenSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Gateway.IntakeGrace }},
 		{Path: "operator.token_file", Meaning: "file with the token of the person who runs the commands; - reads standard input",
 			at: func(c *Config, _ string) any { return &c.Operator.TokenFile }},
-		{Path: "operator.proposal_ttl", Default: "24h", Meaning: "how long a proposal, and its approval, hold",
+		{Path: "operator.proposal_ttl", Default: "24h", Guarded: true, Meaning: "how long a proposal, and its approval, hold",
 			at: func(c *Config, _ string) any { return &c.Operator.ProposalTTL }},
-		{Path: "operator.amount_limits", Default: "[100000.00 GBP, 100000.00 EUR, 100000.00 USD]", Meaning: "most money that one person decides upon alone, per currency; a currency that is not listed: none",
+		{Path: "operator.amount_limits", Default: "[100000.00 GBP, 100000.00 EUR, 100000.00 USD]", Guarded: true, Meaning: "most money that one person decides upon alone, per currency; a currency that is not listed: none",
 			at: func(c *Config, _ string) any { return &c.Operator.AmountLimits }},
-		{Path: "operator.replay_limit", Default: "100", Meaning: "most dead letters that one person replays alone",
+		{Path: "operator.replay_limit", Default: "100", Guarded: true, Meaning: "most dead letters that one person replays alone",
 			at: func(c *Config, _ string) any { return &c.Operator.ReplayLimit }},
-		{Path: "operator.discard_limit", Default: "100", Meaning: "most dead letters that one person discards alone",
+		{Path: "operator.discard_limit", Default: "100", Guarded: true, Meaning: "most dead letters that one person discards alone",
 			at: func(c *Config, _ string) any { return &c.Operator.DiscardLimit }},
-		{Path: "operator.batch_limit", Default: "1000", Meaning: "most rows of a batch that one person submits alone",
+		{Path: "operator.batch_limit", Default: "1000", Guarded: true, Meaning: "most rows of a batch that one person submits alone",
 			at: func(c *Config, _ string) any { return &c.Operator.BatchLimit }},
 		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
 			at: func(c *Config, _ string) any { return &c.Log.Level }},
