@@ -66,6 +66,7 @@ type Consumer struct {
 	end      context.CancelFunc
 	handlers sync.WaitGroup
 	idle     chan *Delivery // taken by goroutines whose handler has returned
+	workers  sync.WaitGroup // those goroutines
 }
 
 // NewConsumer makes a consumer of a route on a connection that is not used for publishing; dead is on the connection that is.
@@ -191,7 +192,12 @@ func (c *Consumer) bind(ctx context.Context) error {
 // finish waits for the handlers. What is not done when the grace is over is left in doubt, which is safe; its context ends.
 func (c *Consumer) finish() error {
 	done := make(chan struct{})
-	go func() { defer close(done); c.handlers.Wait() }()
+	go func() {
+		defer close(done)
+		c.handlers.Wait()
+		c.end() // of those that are idle now: none is left when Run returns
+		c.workers.Wait()
+	}()
 	grace := time.NewTimer(c.opts.Grace)
 	defer grace.Stop()
 	var err error
@@ -223,7 +229,7 @@ func (c *Consumer) start(msg *nats.Msg) error {
 	select {
 	case c.idle <- d:
 	default:
-		go c.work(d)
+		c.workers.Go(func() { c.work(d) })
 	}
 	return nil
 }

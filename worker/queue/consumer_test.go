@@ -138,15 +138,31 @@ func TestConsumer_HandlersAreUsedAgainAndEndWithIt(t *testing.T) {
 	if len(handlers) > 20 { // two slots; one that was just released may start another
 		t.Errorf("%d goroutines handled 100 deliveries", len(handlers))
 	}
-	eventually(t, "they have ended", func() bool {
-		all := make([]byte, 8<<20)
-		for stack := range bytes.SplitSeq(all[:runtime.Stack(all, true)], []byte("\n\n")) {
-			if handlers[name(stack)] > 0 {
-				return false
-			}
+	all := make([]byte, 8<<20)
+	for stack := range bytes.SplitSeq(all[:runtime.Stack(all, true)], []byte("\n\n")) {
+		if handlers[name(stack)] > 0 && bytes.Contains(stack, []byte("(*Consumer).work(")) {
+			t.Errorf("Run has returned, and this one is still there:\n%s", stack)
 		}
-		return true
-	})
+	}
+}
+
+// Run waits for those who are idle, within its grace: one that does not end is told of.
+func TestConsumer_RunWaitsForThoseWhoAreIdle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{})
+	c, err := NewConsumer(r.sub, r.dead, testRoute, newSlots(1), nil, ConsumerOptions{AckWait: time.Second, Grace: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := make(chan struct{})
+	defer close(stays)
+	c.workers.Go(func() { <-stays })
+	if err := start(c.Run)(); err == nil || !strings.Contains(err.Error(), "grace of 50ms is over") {
+		t.Errorf("%v, want that the grace is over", err)
+	}
+	if c.life.Err() == nil {
+		t.Error("those who are idle were not told to end")
+	}
 }
 
 func TestE4_JobsOfADeadWorkerResumeWithinTwoAckWaits(t *testing.T) {
