@@ -69,20 +69,24 @@ func (c confirmer) publishAll(ctx context.Context, msgs []*nats.Msg) []confirmat
 func (c confirmer) await(ctx context.Context, future jetstream.PubAckFuture) confirmation {
 	select {
 	case ack := <-future.Ok():
-		if ack.Stream != c.stream {
-			return confirmation{err: fmt.Errorf("confirmed by stream %s instead of %s", ack.Stream, c.stream)}
-		}
-		return confirmation{ack: ack}
+		return c.confirmed(ack)
 	case err := <-future.Err():
 		return confirmation{err: err}
 	case <-ctx.Done():
 		select {
 		case ack := <-future.Ok(): // both were ready: the confirmation is worth more
-			return confirmation{ack: ack}
+			return c.confirmed(ack)
 		default:
 			return confirmation{err: ctx.Err()}
 		}
 	}
+}
+
+func (c confirmer) confirmed(ack *jetstream.PubAck) confirmation {
+	if ack.Stream != c.stream {
+		return confirmation{err: fmt.Errorf("confirmed by stream %s instead of %s", ack.Stream, c.stream)}
+	}
+	return confirmation{ack: ack}
 }
 
 // refused says that the broker has answered, does not have the message, and will answer the same again: publishing once more is of no use.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -30,6 +31,28 @@ func TestRefused_OnlyWhatTheBrokerSurelyHasNot(t *testing.T) {
 	} {
 		if got := refused(fmt.Errorf("publish: %w", test.err)); got != test.want {
 			t.Errorf("%v: %v", test.err, got)
+		}
+	}
+}
+
+// told is a future that has its confirmation.
+type told struct{ jetstream.PubAckFuture }
+
+func (told) Ok() <-chan *jetstream.PubAck {
+	c := make(chan *jetstream.PubAck, 1)
+	c <- &jetstream.PubAck{Stream: "ANOTHER"}
+	return c
+}
+
+func (told) Err() <-chan error { return nil }
+
+// Another stream's confirmation is none, also when the wait is over at the same moment: which of the two is looked at first is chance.
+func TestAwait_AnotherStreamsConfirmationIsNone(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 200 {
+		if c := (confirmer{stream: StreamDead}).await(over, told{}); c.err == nil {
+			t.Fatal("a confirmation by another stream was taken")
 		}
 	}
 }
