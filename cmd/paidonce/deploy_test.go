@@ -139,7 +139,7 @@ func TestComposeSettingsAreGood(t *testing.T) {
 	for _, s := range config.Settings() {
 		known = append(known, s.Env())
 	}
-	for _, name := range []string{"migrate", "worker", "gateway", "desk"} {
+	for _, name := range []string{"migrate", "worker", "gateway", "desk", "batch"} {
 		service := c.Services[name]
 		for variable := range service.Environment {
 			if !slices.Contains(known, variable) {
@@ -224,34 +224,36 @@ func TestComposeHandsOverTheSecretsThatAreRead(t *testing.T) {
 	}
 }
 
-// The gateway's unit: its variables are settings, and each file they name is handed over.
-func TestGatewayUnitHandsOverTheSecretsThatAreRead(t *testing.T) {
-	text := read(t, "paidonce-gateway.service")
-	environment := map[string]string{}
-	for _, found := range regexp.MustCompile(`(?m)^Environment=(PAIDONCE_\w+)=(.+)$`).FindAllStringSubmatch(text, -1) {
-		environment[found[1]] = strings.ReplaceAll(found[2], "%d/", "/run/credentials/paidonce-gateway.service/")
-	}
-	environment["PAIDONCE_CONFIG"] = ""
-	settings := filepath.Join(t.TempDir(), "paidonce.yaml")
-	adapted := strings.Replace(read(t, "paidonce.example.yaml"), "/run/secrets/wallet", "/run/credentials/paidonce-gateway.service/wallet", 1)
-	if err := os.WriteFile(settings, []byte(adapted), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(config.Input{File: settings, Lookup: func(variable string) (string, bool) {
-		value, ok := environment[variable]
-		return value, ok
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range filesOf(c, "gateway") {
-		name, ok := strings.CutPrefix(file, "/run/credentials/paidonce-gateway.service/")
-		if !ok || !strings.Contains(text, "LoadCredential="+name+":/etc/paidonce/secrets/"+name+"\n") {
-			t.Errorf("%s is not handed over", file)
+// Each unit: its variables are settings, and each file they name is handed over, the operator's seed for the janitor too.
+func TestUnitsHandOverTheSecretsThatAreRead(t *testing.T) {
+	for process, token := range map[string]string{"worker": "northbank", "gateway": "wallet"} {
+		text, credentials := read(t, "paidonce-"+process+".service"), "/run/credentials/paidonce-"+process+".service/"
+		environment := map[string]string{}
+		for _, found := range regexp.MustCompile(`(?m)^Environment=(PAIDONCE_\w+)=(.+)$`).FindAllStringSubmatch(text, -1) {
+			environment[found[1]] = strings.ReplaceAll(found[2], "%d/", credentials)
 		}
-	}
-	if strings.HasSuffix(c.Health.Listen, ":9470") {
-		t.Errorf("health at %s, where a worker beside it listens", c.Health.Listen)
+		environment["PAIDONCE_CONFIG"] = ""
+		settings := filepath.Join(t.TempDir(), "paidonce.yaml")
+		adapted := strings.Replace(read(t, "paidonce.example.yaml"), "/run/secrets/"+token, credentials+token, 1)
+		if err := os.WriteFile(settings, []byte(adapted), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(config.Input{File: settings, Lookup: func(variable string) (string, bool) {
+			value, ok := environment[variable]
+			return value, ok
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range filesOf(c, process) {
+			name, ok := strings.CutPrefix(file, credentials)
+			if !ok || !strings.Contains(text, "LoadCredential="+name+":/etc/paidonce/secrets/"+name+"\n") {
+				t.Errorf("%s: %s is not handed over", process, file)
+			}
+		}
+		if process == "gateway" && strings.HasSuffix(c.Health.Listen, ":9470") {
+			t.Errorf("health at %s, where a worker beside it listens", c.Health.Listen)
+		}
 	}
 }
 

@@ -139,6 +139,10 @@ func (s *session) examineBroker(ctx context.Context, d *doctor) {
 	d.judge(!older(version, oldestBroker), resultFail, findingRow{
 		Area: "broker", Check: "version", Wanted: "at least " + oldestBroker, Found: version, Advice: "upgrade nats-server",
 	})
+	d.judge(app.HasJanitor(d.config), resultWarn, findingRow{
+		Area: "broker", Check: "janitor", Wanted: "in at least one worker", Found: janitorWords(app.HasJanitor(d.config)),
+		Advice: "set nats.operator_nkey_seed_file for a worker: without a janitor jobs stay for ever, and the full stream refuses publishers",
+	})
 	wanted, err := app.Topology(d.config)
 	if err != nil {
 		d.judge(false, resultFail, findingRow{Area: "broker", Check: "settings", Found: err.Error(), Advice: "mend the configuration"})
@@ -156,6 +160,13 @@ func (s *session) examineBroker(ctx context.Context, d *doctor) {
 		Area: "broker", Check: "replicas", Wanted: "3", Found: fmt.Sprint(d.config.NATS.Replicas),
 		Advice: "with one replica, jobs are as durable as one disk: use three servers in production",
 	})
+}
+
+func janitorWords(runs bool) string {
+	if runs {
+		return "in workers with these settings"
+	}
+	return "in no worker with these settings"
 }
 
 // topology reports every difference, and one line for each object that has none.

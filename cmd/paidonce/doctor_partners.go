@@ -75,7 +75,7 @@ func (d *doctor) schedule(area string, settings *config.Partner, profile bankcli
 	late := profile.LatestArrival + profile.VisibilityBound
 	d.judge(sum > late, resultWarn, findingRow{
 		Area: area, Check: "look-ups reach", Wanted: "past " + late.String(), Found: sum.String(),
-		Advice: "lengthen look_ups: before that time \"not found\" proves nothing, and the operation parks",
+		Advice: "lengthen look_ups: before that time \"not found\" proves nothing. Without a key window the operation parks then",
 	})
 	if !profile.HonoursKeys {
 		return

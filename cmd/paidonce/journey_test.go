@@ -391,6 +391,8 @@ func (i *installation) migrateAndBreak() {
 			i.t.Errorf("doctor gives no advice: %+v", row)
 		}
 	}
+	has(i.t, i.run("", "doctor", "-o", "csv").out, "broker,janitor,ok,")
+	has(i.t, i.run("", "doctor", "-o", "csv", "--set", "nats.operator_nkey_seed_file=").out, "broker,janitor,warn,in at least one worker,in no worker with these settings,")
 }
 
 // passwordless takes the password out of a URL.

@@ -82,10 +82,15 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around 
 	return p, p.plan(c, w, metrics)
 }
 
+// HasJanitor says whether a worker with these settings runs one.
+func HasJanitor(c *config.Config) bool {
+	n := c.NATS
+	return n.OperatorCredsFile+n.OperatorNKeyFile != "" || n.CredsFile+n.NKeyFile+n.TLSCertFile == ""
+}
+
 // connectOperator gives a connection for the janitor: with the operator's own credentials, or on a broker without any.
 func connectOperator(c *config.Config, log zerolog.Logger) (*nats.Conn, error) {
-	n := c.NATS
-	if n.OperatorCredsFile+n.OperatorNKeyFile == "" && n.CredsFile+n.NKeyFile+n.TLSCertFile != "" {
+	if !HasJanitor(c) {
 		log.Info().Msg("no janitor in this process: the operator's credentials are not set")
 		return nil, nil
 	}

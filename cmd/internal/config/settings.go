@@ -112,7 +112,7 @@ func partnerSettings() []Setting {
 			at: field(func(p *Partner) any { return &p.RateLimit })},
 		{Path: "partners.<name>.echoes_key", Default: "false", Meaning: "the partner promises the idempotency key's header in every answer to a create, errors and its limiter's too: plain connections are used again, and an error without it proves nothing on a used one",
 			at: field(func(p *Partner) any { return &p.EchoesKey })},
-		{Path: "partners.<name>.look_ups", Default: "[5s, 30s, 2m, 10m, 1h]", Meaning: "when an operation in doubt is looked up; then it is parked",
+		{Path: "partners.<name>.look_ups", Default: "[5s, 30s, 2m, 10m, 1h]", Meaning: "when an operation in doubt is looked up; then at the last interval, until half of the partner's key window is over or, without one, at once: then it is parked",
 			at: field(func(p *Partner) any { return &p.LookUps })},
 		{Path: "partners.<name>.doubt_limits", Meaning: "most money in doubt at the partner, per currency, as [50000.00 GBP]; above it the partner pauses until a person resumes it",
 			at: field(func(p *Partner) any { return &p.DoubtLimits })},
