@@ -17,7 +17,7 @@ func TestReferenceProfileIsTheDeclaredOne(t *testing.T) {
 	}
 	if !p.HonoursKeys || !p.SerialisesDuplicates || p.KeyWindow != 24*time.Hour || p.KeyScope != "credential" ||
 		p.LookUp != bankclient.LookUpByKey || p.VisibilityBound != 5*time.Second || p.LatestArrival != 60*time.Second {
-		t.Fatalf("profile is not that of PARTNERS section 3")
+		t.Fatalf("profile is not that of the reference API")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Gauges are the numbers of CONTRACT section 7 that the ledger knows.
+// Gauges are the numbers of /metrics that the ledger knows.
 type Gauges struct {
 	OldestUnfinished time.Duration // zero = nothing unfinished
 	Unfinished       map[State]int64

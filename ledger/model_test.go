@@ -220,7 +220,7 @@ func (m *model) renew() {
 	}
 }
 
-// violations are rows that break an invariant, by the words of PROTOCOL section 4.
+// violations are rows that break an invariant, by the words of the package's doc.
 const violations = `
 WITH o AS (SELECT id, key, state, fence, in_doubt, first_sent_at, transfer_id, partner, partner_key, contradicted_at FROM operations WHERE key = ANY($1))
 SELECT 'I12 due rows: ' || o.state || ' ' || count(d) FROM o LEFT JOIN due d ON d.operation_id = o.id GROUP BY o.id, o.state

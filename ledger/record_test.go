@@ -400,7 +400,7 @@ func TestI5_TheSameTransferAgainContradictsNothing(t *testing.T) {
 	}
 }
 
-// TestI5_AMismatchBesideAuthorizedDecidesNothing: PROTOCOL section 5, "with a Mismatch beside it: parked".
+// TestI5_AMismatchBesideAuthorizedDecidesNothing: with a Mismatch beside it, it is parked.
 func TestI5_AMismatchBesideAuthorizedDecidesNothing(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()

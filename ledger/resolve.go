@@ -118,7 +118,7 @@ func (p *proved) targets() []any {
 		&p.mismatchSince, &p.said}
 }
 
-// obstacle judges a resolution by what is on record. What the worker may send afterwards is the worker's own judgement (PROTOCOL section 5).
+// obstacle judges a resolution by what is on record. What the worker may send afterwards is the worker's own judgement (doc of package worker).
 func (p *proved) obstacle(r Resolution) Obstacle {
 	switch {
 	case p.state != StateParked:

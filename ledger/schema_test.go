@@ -24,7 +24,7 @@ const (
 		FROM unnest(enum_range(NULL::settlement_state) || NULL::settlement_state) a, unnest(enum_range(NULL::settlement_state) || NULL::settlement_state) b`
 )
 
-// stateTable is the one of PROTOCOL I4, written by hand; open to authorized is the exemption of I5.
+// stateTable is the one of I4, written by hand; open to authorized is the exemption of I5.
 const stateTable = `
 open       -> claimed authorized cancelled parked
 claimed    -> open authorized rejected cancelled parked
@@ -33,7 +33,7 @@ authorized ->
 rejected   ->
 cancelled  ->`
 
-// settlementTable is the one of PROTOCOL I4: nothing, then pending, then what the partner says later.
+// settlementTable is the one of I4: nothing, then pending, then what the partner says later.
 const settlementTable = `
 none     -> pending
 pending  -> settled failed

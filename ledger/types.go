@@ -60,7 +60,7 @@ type Wish struct {
 // Answer is what the ledger says to a wish.
 type Answer uint8
 
-// The answers of PROTOCOL section 3, step 3. NoAnswer comes with an error only.
+// The answers to a claim. NoAnswer comes with an error only.
 const (
 	NoAnswer     Answer = iota
 	Claimed             // the caller holds the operation and its attempt is committed

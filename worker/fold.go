@@ -32,7 +32,7 @@ type Standing struct {
 	Final      bool   // with Rejected: stored under the key or found by a look-up, so it speaks for every attempt
 	Code       string // with Rejected
 
-	InDoubt  bool // an attempt may have moved money and has not been cleared by (a), (b) or (c) of PROTOCOL section 5
+	InDoubt  bool // an attempt may have moved money and has not been cleared by (a), (b) or (c) of the package's doc
 	Seen     bool // a look-up found the transfer, unfinished: it exists, nothing may be sent again
 	Asked    bool // a look-up was tried after the latest attempt in doubt
 	NotFound bool // and it was answered "not found"
@@ -67,7 +67,7 @@ type FoldRules struct {
 	NotFoundsNeeded int
 }
 
-// Fold puts all attempts and observations of an operation together, as PROTOCOL section 5 says. An attempt without an
+// Fold puts all attempts and observations of an operation together, as the package's doc says. An attempt without an
 // observation counts as Unknown; what a later attempt proves "not executed" says nothing of an earlier one.
 func Fold(h History, rules FoldRules) Standing {
 	s := Standing{Attempts: len(h.Attempts)}
@@ -328,7 +328,7 @@ type Situation struct {
 // pausedFor is how long a paused operation that might be sent waits before it is looked at again.
 const pausedFor = 30 * time.Second
 
-// Next decides by PROTOCOL section 5 what may be done. It is the only function that allows a send.
+// Next decides by what the package's doc allows in doubt what may be done. It is the only function that allows a send.
 func Next(s Standing, at Situation) Step {
 	step := nextUnpaused(s, at)
 	if step.Kind == Send && !at.NotBefore.IsZero() { // whoever made it due: a resume or a person who asked

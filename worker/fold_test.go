@@ -103,7 +103,7 @@ func sequences(length int, yield func([]happening)) {
 	grow(nil)
 }
 
-// oracle says what PROTOCOL section 5 wants of a good partner within its window, by reading the sequence as a person would.
+// oracle says what the package's doc wants with a good partner within its window, by reading the sequence as a person would.
 func oracle(happened []happening) StepKind {
 	at := func(name string) int {
 		return slices.IndexFunc(happened, func(e happening) bool { return e.name == name })

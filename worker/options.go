@@ -106,7 +106,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Timings are the durations that PROTOCOL section 5 ties to each other.
+// Timings are the durations that the rules of the package's doc tie to each other.
 type Timings struct {
 	Lease, AckWait, Heartbeat, RecordMargin, ShutdownGrace time.Duration
 	PartnerTimeouts                                        map[string]time.Duration // by partner id

@@ -30,7 +30,7 @@ func timings() worker.Timings {
 		ShutdownGrace: 45 * time.Second, PartnerTimeouts: map[string]time.Duration{"northbank": 20 * time.Second}}
 }
 
-// TestTimingRules breaks each rule of PROTOCOL section 5 at its edge.
+// TestTimingRules breaks each timing rule at its edge.
 func TestTimingRules(t *testing.T) {
 	if err := timings().Check(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)

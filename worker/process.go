@@ -11,7 +11,7 @@ import (
 	"github.com/paidonce/paidonce/worker/job"
 )
 
-// Handle works one delivery through the life of a withdrawal (PROTOCOL section 3). The caller holds a slot of the route's
+// Handle works one delivery through the life of a withdrawal, step by step below. The caller holds a slot of the route's
 // gate and releases it when Handle returns. The delivery is settled exactly once.
 func (w *Worker) Handle(ctx context.Context, d Delivery) {
 	if !w.flight.enter() {

@@ -507,7 +507,7 @@ func (i *installation) compareOthers() {
 	}
 }
 
-// checkEvent reads the event that the relay published, against CONTRACT section 4.
+// checkEvent reads the event that the relay published, against what subscribers were promised.
 func (i *installation) checkEvent() {
 	t := i.t
 	js := i.witness()
@@ -536,7 +536,7 @@ func (i *installation) checkEvent() {
 	}
 }
 
-// checkHealth looks for every name of CONTRACT section 7 that a worker has.
+// checkHealth looks for every name that monitoring relies on, of those that a worker has.
 func (i *installation) checkHealth() {
 	t := i.t
 	if code, body := i.get("/livez"); code != http.StatusOK || body != "ok\n" {

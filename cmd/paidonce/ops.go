@@ -24,7 +24,7 @@ func (s *session) ops() *cobra.Command {
 		s.opsList(), s.opsShow(), s.opsExplain(), s.opsLookUp(), s.opsResolve(), s.opsCancel())
 }
 
-// operationRow is `ops show KEY -o json`, member by member as CONTRACT section 6 names them.
+// operationRow is `ops show KEY -o json`; programs rely on the names.
 type operationRow struct {
 	Key           string `json:"key"`
 	Source        string `json:"source"`

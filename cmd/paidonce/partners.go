@@ -15,7 +15,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 )
 
-// partnerRow is a partner as configured, and what its adapter declares (PROTOCOL section 6).
+// partnerRow is a partner as configured, and what its adapter declares.
 type partnerRow struct {
 	Partner      string     `json:"partner"`
 	Adapter      string     `json:"adapter"`

@@ -46,7 +46,7 @@ func TestProveCommand(t *testing.T) {
 	}
 	for _, member := range []string{
 		"keys", "authorized", "rejected", "cancelled", "parked", "open", "dead", "twice", "lost", "orphans_ours", "orphans_theirs", "mismatched",
-		"unbalanced", "outbox_pending", "checked_at", // CONTRACT section 6
+		"unbalanced", "outbox_pending", "checked_at", // programs rely on these names
 	} {
 		if !strings.Contains(got.out, `"`+member+`"`) {
 			t.Errorf("-o json lacks %s: %s", member, got.out)

@@ -107,7 +107,7 @@ func (w *world) commitAttempt(s ledger.Resend, decided time.Time) ledger.Attempt
 	return answer
 }
 
-// judgeResend says by PROTOCOL section 5 whether a send may follow what is on record.
+// judgeResend says by the doc of package worker whether a send may follow what is on record.
 func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 	r, p := w.row(), w.sc.profile
 	var doubtful []ledger.Attempt

@@ -43,7 +43,7 @@ func TestEveryConfiguredAdapterExists(t *testing.T) {
 	}
 }
 
-// Constants of CONTRACT section 4, written by hand.
+// What subscribers were promised, written by hand.
 func TestRenderEvent(t *testing.T) {
 	got, err := render(ledger.Event{
 		Ref: 7, ID: "e1", Type: "rejected", Key: uuid.MustParse("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11"), Source: "wallet", Route: "kwd-swift",

@@ -35,7 +35,7 @@ func AdapterOf(name string) (bankclient.Adapter, error) {
 // Rules are what worker, bankclient and the reader of batch files demand of the settings, for config.Input.
 func Rules() []config.Rule { return []config.Rule{timingRule, partnerRule, templateRule} }
 
-// timingRule applies the timing rules of PROTOCOL section 5.
+// timingRule applies the timing rules of package worker.
 func timingRule(c *config.Config) []config.Problem {
 	t := worker.Timings{
 		Lease: c.Worker.Lease, AckWait: c.Worker.AckWait, Heartbeat: c.Worker.AckWait / 3,

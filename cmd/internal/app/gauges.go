@@ -17,7 +17,7 @@ const (
 	gaugesTimeout = 5 * time.Second
 )
 
-// queueGauges are the numbers of CONTRACT section 7 that the broker knows. The worker has those of the ledger.
+// queueGauges are the numbers of /metrics that the broker knows. The worker has those of the ledger.
 type queueGauges struct {
 	js      jetstream.JetStream
 	routes  []string

@@ -21,7 +21,7 @@ type unpublished interface {
 	MarkPublished(ctx context.Context, refs []int64) error
 }
 
-// event is the body of CONTRACT section 4.
+// event is the body of an event; subscribers rely on its members.
 type event struct {
 	EventID    string `json:"event_id"`
 	Type       string `json:"type"`

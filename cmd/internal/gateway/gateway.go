@@ -19,7 +19,7 @@ const (
 	defaultMaxRequests = 4096
 	defaultMaxWaiting  = 8192
 	defaultTick        = time.Second
-	mostWait           = 30 * time.Second // CONTRACT section 3
+	mostWait           = 30 * time.Second // of Prefer: wait, as openapi.json says
 )
 
 // Intake records one order; it makes batches of those that come at once.

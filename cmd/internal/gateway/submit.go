@@ -16,7 +16,7 @@ import (
 	"github.com/paidonce/paidonce/worker/job"
 )
 
-// submit is POST /v1/withdrawals: CONTRACT section 3, row by row.
+// submit is POST /v1/withdrawals, as openapi.json describes it.
 func (q *request) submit() {
 	key, given, ok := q.readKey()
 	if !ok {

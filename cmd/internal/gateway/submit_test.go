@@ -54,7 +54,7 @@ func TestSubmit_NewIsDurableBeforeTheAnswer(t *testing.T) {
 	c.record(ledger.Authorize(c.claim(key), "tr_1", fact("authorized")))
 }
 
-// TestSubmit_RepeatedByState is the table of CONTRACT section 3 for a known key, row by row.
+// TestSubmit_RepeatedByState is the table of answers to a known key (openapi.json), row by row.
 func TestSubmit_RepeatedByState(t *testing.T) {
 	c := newCity(t)
 	g := c.newGate(c.open(ledger.Options{}), nil)
