@@ -183,7 +183,7 @@ func TestGateProbesInTurn(t *testing.T) {
 		for range 2 {
 			pulls.Go(func() { hold(time.Second) })
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // virtual
 		if n := hold(10 * time.Millisecond); n < 20 {
 			t.Errorf("the third got a probe %d times in 50 s, want one nearly each second", n)
 		}
