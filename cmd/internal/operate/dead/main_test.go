@@ -175,6 +175,7 @@ type letter struct {
 	detail  string
 	subject string // route and source; default gbp-fps.wallet
 	trace   string
+	replays int // before it became this letter
 }
 
 // fresh makes n letters of as many withdrawals.
@@ -203,6 +204,9 @@ func (w *world) bury(letters ...letter) {
 			"Paidonce-Reason": {string(l.reason)}, "Paidonce-Detail": {l.detail}, "Paidonce-Deliveries": {"1"}, "Paidonce-Stream-Seq": {strconv.Itoa(i + 1)},
 			"Paidonce-First-Seen": {time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)},
 		}}
+		if l.replays > 0 {
+			msg.Header["Paidonce-Replays"] = []string{strconv.Itoa(l.replays)}
+		}
 		if l.trace != "" {
 			msg.Header["traceparent"] = []string{l.trace}
 		}

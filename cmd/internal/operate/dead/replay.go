@@ -94,7 +94,7 @@ func (r *Replay) count(ctx context.Context) (begun bool, err error) {
 }
 
 // Run publishes, chunk by chunk: decide and commit, publish, commit what came of it. It begins with what an earlier run has decided and
-// not recorded. When ctx ends, the chunk that was begun is finished.
+// not recorded, and with what the broker has confirmed and lost. When ctx ends, the chunk that was begun is finished.
 func (r *Replay) Run(ctx context.Context, by operate.Operator) (string, error) {
 	ctx, lease, err := r.d.hold(ctx, r.plan)
 	if err != nil {
@@ -105,6 +105,9 @@ func (r *Replay) Run(ctx context.Context, by operate.Operator) (string, error) {
 		return "", err
 	}
 	if err = r.finish(ctx, by); err == nil {
+		err = r.publishLost(ctx, by)
+	}
+	if err == nil {
 		err = r.publishRest(ctx, by)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -156,6 +159,73 @@ func (r *Replay) finish(ctx context.Context, by operate.Operator) error {
 			return err
 		}
 	}
+}
+
+// untaken are replays that were published, and of which nothing is known: no operation, no later letter, no correction. Their jobs wait, or are lost.
+const untaken = `
+SELECT a.sequence, a.replay_n, p.job_sequence FROM dead_letter_acts a
+ CROSS JOIN LATERAL (SELECT x.job_sequence FROM dead_letter_acts x WHERE x.stream_at = a.stream_at AND x.sequence = a.sequence AND x.act = 'published' LIMIT 1) p
+ WHERE a.plan = $1 AND a.act = 'replay' AND a.sequence > $2 AND NOT EXISTS (SELECT FROM operations o WHERE o.key = a.key)
+   AND NOT EXISTS (SELECT FROM corrections c WHERE c.old_key = a.key)
+   AND NOT EXISTS (SELECT FROM dead_letters m WHERE m.key = a.key AND m.stream_at = a.stream_at AND m.replays >= a.replay_n)
+ ORDER BY a.plan, a.act, a.sequence LIMIT $3`
+
+// publishLost publishes again, under the same ids, what the broker has confirmed and does not have: one that lost its last writes. What it has, or
+// what came to the ledger meanwhile, makes no second payment: the key is the same.
+func (r *Replay) publishLost(ctx context.Context, by operate.Operator) error {
+	type waiting struct {
+		replaying
+		job uint64
+	}
+	scan := func(row pgx.CollectableRow) (one waiting, err error) {
+		return one, row.Scan(&one.sequence, &one.n, &one.job)
+	}
+	for after := uint64(0); ; {
+		page, err := collect(ctx, r.d, scan, untaken, r.plan.draft, after, r.d.opt.Chunk)
+		if err != nil {
+			return fmt.Errorf("read what plan %s has published: %w", r.plan.ID, err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		if after == 0 { // it may be a letter again that the index does not know yet
+			if state, err := r.d.Sync(ctx); err != nil || !micros(state.Created).Equal(r.plan.Stream) {
+				return err
+			}
+			if page, err = collect(ctx, r.d, scan, untaken, r.plan.draft, after, r.d.opt.Chunk); err != nil || len(page) == 0 {
+				return err
+			}
+		}
+		after = page[len(page)-1].sequence
+		all := make([]replaying, len(page))
+		for i := range page {
+			all[i] = page[i].replaying
+		}
+		letters, err := r.read(ctx, all)
+		if err != nil {
+			return err
+		}
+		var lost []replaying
+		for _, one := range page {
+			held, err := r.d.publish.Holds(ctx, one.job, messageOf(letters[one.sequence], one.n))
+			if err != nil {
+				return err
+			}
+			if !held {
+				lost = append(lost, one.replaying)
+			}
+		}
+		r.Tally.Before -= int64(len(lost))
+		if err := r.publish(ctx, by, lost, letters); err != nil {
+			return err
+		}
+	}
+}
+
+// messageOf is the n-th replay of a letter.
+func messageOf(letter queue.DeadLetter, n int) queue.Message {
+	m := queue.Message{Source: letter.Source, Route: letter.Route, Key: entryOf(letter).Key, Payload: letter.Payload, TraceParent: letter.TraceParent(), FirstSeen: seen(letter)}
+	return m.AsReplay(n)
 }
 
 func (r *Replay) publishRest(ctx context.Context, by operate.Operator) error {
@@ -272,10 +342,7 @@ func (r *Replay) publish(ctx context.Context, by operate.Operator, chunk []repla
 	defer cancel()
 	messages := make([]queue.Message, len(chunk))
 	for i := range chunk {
-		letter := letters[chunk[i].sequence]
-		e := entryOf(letter)
-		m := queue.Message{Source: letter.Source, Route: letter.Route, Key: e.Key, Payload: letter.Payload, TraceParent: letter.TraceParent(), FirstSeen: seen(letter)}
-		messages[i] = m.AsReplay(chunk[i].n)
+		messages[i] = messageOf(letters[chunk[i].sequence], chunk[i].n)
 	}
 	results := r.d.publish.PublishMany(finish, messages)
 	found := outcomes{}
