@@ -17,6 +17,7 @@ func TestBanks_EchoesKeyIsThePartnersSetting(t *testing.T) {
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "{}") // without a body the connection is never used again
 	}))
 	t.Cleanup(bank.Close)
 	for _, echoes := range []bool{false, true} {
