@@ -101,8 +101,10 @@ BEGIN
       close_discarded_key(timestamptz, bigint, smallint, bytea, text, text, text, bigint, text) TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
-    GRANT SELECT (new_key, stream_at, sequence, at, route) ON corrections TO paidonce_app; -- doctor and prove count what was not published
-    GRANT SELECT (stream_at, sequence, act) ON dead_letter_acts TO paidonce_app;
+    GRANT SELECT (new_key, stream_at, sequence, at, route, old_key) ON corrections TO paidonce_app; -- doctor and prove count what was not published
+    GRANT SELECT (stream_at, sequence, act, at, key, replay_n, plan) ON dead_letter_acts TO paidonce_app; -- and replays of which nothing is known
+    GRANT SELECT (stream_at, key, replays) ON dead_letters TO paidonce_app;
+    GRANT SELECT (id, draft) ON dead_plans TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT SELECT ON dead_letters, dead_plans, dead_plan_letters, corrections, dead_letter_acts TO paidonce_reader;

@@ -44,6 +44,7 @@ func (d *doctor) database(ctx context.Context) {
 	d.schema(ctx)
 	d.unfinished(ctx)
 	d.corrections(ctx, conn)
+	d.replays(ctx, conn)
 	d.runs(ctx, conn)
 	d.heldRows(ctx, conn)
 	d.rights(ctx, conn)
@@ -69,6 +70,32 @@ func (d *doctor) corrections(ctx context.Context, conn *pgx.Conn) {
 	}
 	if oldest != nil {
 		row.Found = fmt.Sprintf("%d, the oldest of %s", n, cli.Time(*oldest))
+	}
+	d.judge(n == 0, resultWarn, row)
+}
+
+// replayGrace is how long the job of a replay may wait for a worker, and a letter that it became again for the index.
+const replayGrace = 10 * time.Minute
+
+// replays looks for those that were published, and of which nothing is known since: their jobs wait, or a broker has lost them.
+func (d *doctor) replays(ctx context.Context, conn *pgx.Conn) {
+	var n int64
+	var plan *string
+	err := conn.QueryRow(ctx, `SELECT count(*), min((SELECT g.id::text FROM dead_plans g WHERE g.draft = a.plan)) FROM dead_letter_acts p
+		  JOIN dead_letter_acts a ON a.stream_at = p.stream_at AND a.sequence = p.sequence AND a.act = 'replay'
+		 WHERE p.act = 'published' AND p.at < now() - $1::int8 * interval '1 ms' AND NOT EXISTS (SELECT FROM operations o WHERE o.key = a.key)
+		   AND NOT EXISTS (SELECT FROM corrections c WHERE c.old_key = a.key)
+		   AND NOT EXISTS (SELECT FROM dead_letters m WHERE m.key = a.key AND m.stream_at = a.stream_at AND m.replays >= a.replay_n)`,
+		replayGrace.Milliseconds()).Scan(&n, &plan)
+	if err != nil {
+		return // as above
+	}
+	row := findingRow{
+		Area: "ledger", Check: "replays without a trace", Wanted: "none", Found: fmt.Sprint(n),
+		Advice: "see that workers take the route; then run `paidonce dead replay` with that plan again: it publishes what the broker has lost, and nothing else",
+	}
+	if plan != nil {
+		row.Found = fmt.Sprintf("%d, some of plan %s", n, *plan)
 	}
 	d.judge(n == 0, resultWarn, row)
 }

@@ -71,3 +71,35 @@ func TestDoctor_NamesCorrectionsThatNobodyPublished(t *testing.T) {
 		t.Errorf("with two:\n%s", got.out)
 	}
 }
+
+// TestDoctor_NamesReplaysWithoutATrace: published, and neither an operation nor a letter again. A younger one may wait for its worker.
+func TestDoctor_NamesReplaysWithoutATrace(t *testing.T) {
+	urls := stack.Databases(t)
+	env := map[string]string{"PAIDONCE_DATABASE_URL": urls.Worker, "PAIDONCE_NATS_URL": "nats://127.0.0.1:1"}
+	if got := command(t, "", env, "doctor", "-o", "csv"); !strings.Contains(got.out, "ledger,replays without a trace,ok,none,0") {
+		t.Errorf("without any:\n%s", got.out)
+	}
+	const plan, draft = "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11", "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a12"
+	onDatabase(t, urls.Superuser, func(conn *pgx.Conn) {
+		for _, sql := range []string{
+			`SET session_replication_role = replica`,
+			`INSERT INTO dead_plans (id, draft, digest, at, expires_at, by, stream_at, filter, letters)
+			 VALUES ('` + plan + `', '` + draft + `', sha256('x'), now(), now() + interval '1 h', 'olga', '2026-11-30', '', 5)`,
+			`INSERT INTO dead_letter_acts (stream_at, sequence, act, by, key, plan, replay_n)
+			 SELECT '2026-11-30', n, 'replay', 'olga', lpad(n::text, 32, '0')::uuid, '` + draft + `', 1 FROM generate_series(1, 6) n`,
+			`INSERT INTO dead_letter_acts (stream_at, sequence, act, by, job_sequence, duplicate, at)
+			 SELECT '2026-11-30', n, 'published', 'olga', n, false, now() - interval '1 min' * CASE n WHEN 1 THEN 5 ELSE 15 END FROM generate_series(1, 5) n`,
+			`INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state)
+			 VALUES (lpad('2', 32, '0')::uuid, 1, 1, sha256('x'), 'GBP', 'wallet', 'gbp-fps', 'c', 'open')`,
+			`INSERT INTO dead_letters (stream_at, sequence, at, job_sequence, deliveries, replays, bytes, sha256, reason, detail, source, route, fault, key)
+			 VALUES ('2026-11-30', 9, now(), 1, 1, 1, 1, sha256('x'), 'invalid', '', 'wallet', 'gbp-fps', 'x', lpad('3', 32, '0')::uuid)`,
+		} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if got := command(t, "", env, "doctor", "-o", "csv"); !strings.Contains(got.out, `ledger,replays without a trace,warn,none,"2, some of plan `+plan) {
+		t.Errorf("with two:\n%s", got.out)
+	}
+}
