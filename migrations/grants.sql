@@ -44,7 +44,7 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
     GRANT USAGE ON SCHEMA public TO paidonce_operator;
     GRANT SELECT ON operations, payloads, attempts, observations, strays, entries, outbox, unpublished_jobs, due, pauses, pause_log, ledger_identity,
-      recoveries, leases, goose_db_version, operators, audit, audit_results, proposals, approvals, executions, closures TO paidonce_operator;
+      recoveries, leases, goose_db_version, operators, operator_limits, audit, audit_results, proposals, approvals, executions, closures TO paidonce_operator;
     GRANT SELECT (operator, made_at, made_by, valid_until) ON operator_tokens TO paidonce_operator;
     GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
     GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;
@@ -55,7 +55,7 @@ BEGIN
       bring_back(bigint, text, text, bigint) TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
-    GRANT SELECT ON operators, audit, audit_results, proposals, approvals, executions, closures TO paidonce_reader;
+    GRANT SELECT ON operators, operator_limits, audit, audit_results, proposals, approvals, executions, closures TO paidonce_reader;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
     GRANT SELECT, INSERT, UPDATE, DELETE ON closures TO paidonce_app;

@@ -189,3 +189,55 @@ func TestDesk_EndsNobodysTokenAndTakesNoLeaseOfTheWorkers(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits_OfTheOwnerHoldWhateverTheSettingsSay, also by hand.
+func TestLimits_OfTheOwnerHoldWhateverTheSettingsSay(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	ctx := t.Context()
+	w.refused("42501", `INSERT INTO operator_limits (what, most) VALUES ('batch_submit', 1000000)`)
+	w.refused("42501", `DELETE FROM operator_limits`)
+	w.submit("before", csvRows(6)) // without a row they bind nobody
+	w.exec(`INSERT INTO operator_limits (what, most) VALUES ('batch_submit', 5), ('GBP', 600)`)
+	w.submit("small", rowsOf("small", 5)) // 5.00 GBP
+	many, err := w.Submit(ctx, w.submission("many", rowsOf("many", 6)))
+	if !errors.Is(err, operate.ErrWaiting) {
+		t.Errorf("six rows, one more than one person may: %v", err)
+	}
+	if _, err := w.Submit(ctx, w.submission("much", "row_ref,debtor_account,amount,currency,name,iban\nr1,c-1,6.01,GBP,A N Example,GB33BUKB20201555555555\n")); !errors.Is(err, operate.ErrWaiting) {
+		t.Errorf("6.01 GBP, 0.01 more than one person may: %v", err)
+	}
+	if _, _, err := w.Approve(ctx, "many", w.people["ada"], "totals agree", false); err != nil {
+		t.Fatal(err)
+	}
+	if many, err = w.Submit(ctx, w.submission("many", rowsOf("many", 6))); err != nil || many.Run.State != Released {
+		t.Errorf("with the second person: %v", err)
+	}
+	w.exec(`DROP TABLE operator_limits`) // as in a schema before it
+	w.pause("small")
+}
+
+// TestLimits_OfTheOwnerHoldByHand: a run for which nobody was asked yet.
+func TestLimits_OfTheOwnerHoldByHand(t *testing.T) {
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.opt.point = func(_ context.Context, at point) {
+		if at == pointRegistered {
+			cancel()
+		}
+	}
+	if _, err := w.Submit(ctx, w.submission("run-1", csvRows(6))); err == nil {
+		t.Fatal("the submission was to end before the release")
+	}
+	w.want(1, `SELECT count(*) FROM batch_runs WHERE state = 'waiting'`)
+	alone := []string{`INSERT INTO audit (by, act, target, reason, digest) VALUES ('olga', 'batch_submit', 'run-1', 'x', sha256('x'))`, letGo}
+	for _, limits := range []string{`('batch_submit', 5), ('GBP', 1000000)`, `('batch_submit', 6), ('GBP', 1)`, `('batch_submit', 6), ('EUR', 1000000)`} {
+		w.exec(`DELETE FROM operator_limits`)
+		w.exec(`INSERT INTO operator_limits (what, most) VALUES ` + limits)
+		wantRefusal(t, "released alone, with "+limits, w.inNameOf("olga", alone...), "PO023")
+	}
+	w.exec(`DELETE FROM operator_limits`)
+	w.exec(`INSERT INTO operator_limits (what, most) VALUES ('batch_submit', 6), ('GBP', 1000000)`)
+	if err := w.inNameOf("olga", alone...); err != nil {
+		t.Errorf("within the limits: %v", err)
+	}
+}

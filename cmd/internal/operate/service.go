@@ -124,7 +124,10 @@ func (s *Service) Do(ctx context.Context, r Request) (Done, error) {
 		}
 		return Done{}, err
 	}
-	waits := s.opt.Limits.exceeded(r.Act.Name(), p.weight)
+	waits, err := s.beyondOnePerson(ctx, p)
+	if err != nil {
+		return Done{}, err
+	}
 	if r.DryRun {
 		return Done{Outcome: outcomeDryRun, Waits: waits}, nil
 	}
@@ -201,6 +204,35 @@ func (l Limits) exceeded(act string, w Weight) bool {
 		}
 	}
 	return w.Always
+}
+
+// beyondOnePerson asks the settings and, where it has any, the limits that the owner of the ledger keeps in the database.
+func (s *Service) beyondOnePerson(ctx context.Context, p prepared) (bool, error) {
+	if s.opt.Limits.exceeded(p.Act.Name(), p.weight) {
+		return true, nil
+	}
+	kept := map[string]int64{}
+	rows, err := s.db.Query(ctx, `SELECT what, most FROM operator_limits`)
+	if err == nil {
+		var what string
+		var most int64
+		_, err = pgx.ForEachRow(rows, []any{&what, &most}, func() error {
+			kept[what] = most
+			return nil
+		})
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" || err == nil && len(kept) == 0 { // an older schema has none
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the limits of operators: %w", denied(err))
+	}
+	limits := Limits{Counts: map[string]int{}, Amounts: kept}
+	if most, ok := kept[p.Act.Name()]; ok {
+		limits.Counts[p.Act.Name()] = int(most)
+	}
+	return limits.exceeded(p.Act.Name(), p.weight), nil
 }
 
 // begin commits the line of the audit log, and with it what the approval is used up by.
