@@ -74,6 +74,10 @@ func (p *progress) show() {
 	}
 	p.shown = time.Now()
 	p.clear()
+	if p.terminal { // which cuts it at its width, since a line that went on to the next row could not be taken back
+		_, _ = fmt.Fprint(p.out, "\x1b[?7l")
+		defer func() { _, _ = fmt.Fprint(p.out, "\x1b[?7h") }()
+	}
 	_, _ = fmt.Fprintf(p.out, "%6.1fs  published %d/%d  authorized %d  rejected %d  cancelled %d  parked %d  under way %d (in doubt %d)  queued %d  events to come %d  worker killed %d times",
 		time.Since(p.began).Seconds(), p.sent, p.total, p.last.Authorized, p.last.Rejected, p.last.Cancelled, p.last.Parked, p.last.UnderWay, p.last.InDoubt, p.last.Queued, p.last.Unpublished, p.kills)
 	if !p.terminal {

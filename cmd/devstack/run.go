@@ -286,12 +286,12 @@ func guide(s *services) string {
               --run 2026-11-payroll --reason 'salaries of November'
 
   look      go run ./cmd/paidonce ops list --config %[1]s
-            go run ./cmd/paidonce dead list --config %[1]s
+            go run ./cmd/paidonce dead list --config %[14]s
             curl -s %[2]s/oracle/summary            (the bank's own book)
             curl -s http://%[3]s/metrics
             tail -f %[4]s
             PGPASSWORD=$(cat %[8]s) psql -h 127.0.0.1 -p %[5]d -U paidonce_worker paidonce
   stop      Ctrl-C
 `, s.config, s.bank.ControlURL, s.worker.health, s.worker.log.Name(), s.postgres.Port(), source, route, filepath.Join(s.dir, passwordName),
-		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey(), s.wallet, filepath.Join(s.dir, asks+".batch.yaml"))
+		s.door, filepath.Join(s.dir, sourceTokenName), job.NewKey(), s.wallet, filepath.Join(s.dir, asks+".batch.yaml"), filepath.Join(s.dir, asks+".yaml"))
 }

@@ -222,3 +222,15 @@ func TestKillPlan_SpreadOverTheRun(t *testing.T) {
 		t.Error("each kill is due once, when its place is reached")
 	}
 }
+
+// TestProgress_OneRow: on a terminal the line that changes never goes on in a second row, of which nothing could be taken back; elsewhere it has no codes.
+func TestProgress_OneRow(t *testing.T) {
+	for terminal, want := range map[bool][2]string{true: {"\r\x1b[K\x1b[?7l   0.0s  published 0/0", " times\x1b[?7h"}, false: {"   0.0s  published 0/0", " times\n"}} {
+		var out bytes.Buffer
+		p := &progress{out: &out, terminal: terminal, began: time.Now()}
+		p.published(0)
+		if got := out.String(); !strings.HasPrefix(got, want[0]) || !strings.HasSuffix(got, want[1]) {
+			t.Errorf("terminal %t: %q", terminal, got)
+		}
+	}
+}

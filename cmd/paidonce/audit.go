@@ -34,7 +34,7 @@ type auditRow struct {
 
 func auditRowOf(l operate.AuditLine) auditRow {
 	row := auditRow{ID: l.ID, At: cli.Time(l.At), By: l.By, Act: l.Act, Target: l.Target, Outcome: l.Outcome, Detail: l.Detail, Reason: l.Reason,
-		Evidence: l.Evidence, Weight: weightText(l.Weight), EndedAt: cli.Time(l.EndedAt)}
+		Evidence: l.Evidence, Weight: weightText(l.Act, l.Weight), EndedAt: cli.Time(l.EndedAt)}
 	if l.Proposal != uuid.Nil {
 		row.Proposal = l.Proposal.String()
 	}

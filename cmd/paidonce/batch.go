@@ -448,7 +448,10 @@ func (s *session) batchReport() *cobra.Command {
 			if audience != string(batch.ForPeople) && audience != string(batch.ForMachine) {
 				return cli.Exit(cli.Usage, errors.New("--for must be people or machine"))
 			}
-			if err := c.complete(); err != nil {
+			if c.reason == "" {
+				return cli.Exit(cli.Usage, errors.New("the report names people and accounts, so it needs --reason"))
+			}
+			if err := s.writesOnly("the report is CSV", cli.FormatCSV); err != nil {
 				return err
 			}
 			return s.withBatches(ctx, func(b batches) error { return s.reportRun(ctx, b, c, args[0], batch.Audience(audience), out) })

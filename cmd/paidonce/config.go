@@ -40,8 +40,11 @@ func (s *session) checkConfig(withoutSecrets bool) error {
 	if err != nil && !errors.As(err, &found) {
 		return err
 	}
-	if c != nil && err == nil {
-		errs := []error{app.NeedWorker(c)}
+	if c != nil {
+		var errs []error
+		if err == nil {
+			errs = append(errs, app.NeedWorker(c))
+		}
 		if !withoutSecrets {
 			errs = append(errs, c.CheckFiles())
 		}

@@ -36,6 +36,9 @@ func (s *session) connect(ctx context.Context, c *config.Config, role queue.Role
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			s.denied.CompareAndSwap(nil, &denial{role, err})
 			nc.Close() // all that wait on it end
+			if s.giveUp != nil {
+				s.giveUp()
+			}
 		}
 	})
 	return nc, nil
@@ -46,6 +49,9 @@ func (s *session) asDenied(err error) error {
 	d := s.denied.Load()
 	if err == nil || d == nil {
 		return err
+	}
+	if s.refused != "" {
+		return cli.Exit(cli.NotAllowed, fmt.Errorf("%s (%w)", s.refused, d.err))
 	}
 	return cli.Exit(cli.NotAllowed, fmt.Errorf("the broker does not allow this to the user that the settings name (%w): it takes the credentials of the role %s", d.err, d.role))
 }

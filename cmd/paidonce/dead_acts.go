@@ -56,8 +56,8 @@ func (s *session) deadPlan() *cobra.Command {
 		Use:   "plan",
 		Short: "Freeze a selection of dead letters, and say what a replay of it would do",
 		Long: "Freezes the letters that are selected now, compares each with the ledger, and prints counts and money by what a replay would do. The\n" +
-			"plan's id is made of the SHA-256 of its content. A plan does nothing by itself; replay and discard take it, and refuse it when a letter of it\n" +
-			"has changed since.",
+			"plan's id is made of the SHA-256 of its content. A plan publishes and changes nothing; replay and discard take it, and refuse it when a letter of it\n" +
+			"has changed since. For a day its letters are listed as planned instead of new; they can be planned again.",
 		Example: "  paidonce dead plan --reason invalid --route gbp-fps\n  paidonce dead plan --reason unknown_route --since 24h -o json",
 		Args:    noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
@@ -161,7 +161,7 @@ func (s *session) askDead(ctx context.Context, desk *desk, d *deadDesk, c *chang
 	}
 	row := deadDoneRow{changeRow: s.changeRowOf(desk, act, done, err)}
 	if c.dryRun || errors.Is(err, operate.ErrWaiting) {
-		if row.About = weightText(act.Weight()); row.About == "" {
+		if row.About = weightText(act.Name(), act.Weight()); row.About == "" {
 			row.About = "0"
 		}
 	}

@@ -40,11 +40,20 @@ type doctor struct {
 
 // judge adds a finding: ok, or otherwise as bad as said, with the advice.
 func (d *doctor) judge(ok bool, otherwise string, row findingRow) {
-	row.Result = otherwise
+	row.Result, row.Found = otherwise, oneLine(row.Found)
 	if ok {
 		row.Result, row.Advice = resultOK, ""
 	}
 	d.rows = append(d.rows, row)
+}
+
+// oneLine puts an error of several lines into a cell.
+func oneLine(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "; ")
 }
 
 func (s *session) doctor() *cobra.Command {

@@ -135,6 +135,10 @@ func (s *session) publish(ctx context.Context, c *config.Config, row *receiptRow
 	again := func(err error) error {
 		return fmt.Errorf("%w (to try again safely: the same command with --key %s)", err, key)
 	}
+	s.refused = fmt.Sprintf("this user may not publish to %s: there is no such route for source %s, or the credentials are another source's", row.Subject, row.Source)
+	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
+	defer cancel()
+	s.giveUp = cancel
 	nc, err := s.connect(ctx, c, queue.RolePublisher, row.Source)
 	if err != nil {
 		return again(err)
@@ -144,8 +148,6 @@ func (s *session) publish(ctx context.Context, c *config.Config, row *receiptRow
 	if err != nil {
 		return again(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
-	defer cancel()
 	receipt, err := publisher.Publish(ctx, queue.Message{Source: row.Source, Route: row.Route, Key: key, Payload: payload})
 	switch {
 	case errors.Is(err, queue.ErrUnconfirmed):

@@ -68,6 +68,9 @@ func (s *session) tailEvents(ctx context.Context, t tail) error {
 	if err := t.check(); err != nil {
 		return err
 	}
+	if err := s.writesOnly("events are one JSON object a line", cli.FormatJSONL); err != nil {
+		return err
+	}
 	c, err := s.load()
 	if err != nil {
 		return err

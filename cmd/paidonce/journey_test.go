@@ -278,6 +278,19 @@ func TestMigrateStatus_UnderTheWorkersSeedSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// TestEnqueue_RouteThatIsNotThere: a publisher's settings name no routes, so only the broker knows; it is told as it is, without waiting.
+func TestEnqueue_RouteThatIsNotThere(t *testing.T) {
+	i := install(t)
+	i.migrate()
+	wallet := i.write(t.TempDir(), "wallet.yaml", fmt.Sprintf("nats: { url: %q, nkey_seed_file: %q }\n", i.nats.URL(), i.roles.Publishers["wallet"]))
+	began := time.Now()
+	got := i.enqueueJourney("--route", "nosuch", "--config", wallet)
+	if want := "this user may not publish to withdrawals.jobs.nosuch.wallet: there is no such route for source wallet"; got.code != cli.NotAllowed || !strings.Contains(got.errors, want) ||
+		time.Since(began) > 8*time.Second {
+		t.Errorf("after %s: %+v", time.Since(began), got)
+	}
+}
+
 func TestJourneyOfOneJobThroughEveryCommand(t *testing.T) {
 	i := install(t)
 	if out := i.ok("", "config", "check"); out != "" {

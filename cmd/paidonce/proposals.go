@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger/money"
@@ -47,7 +48,7 @@ type proposalRow struct {
 func proposalRowOf(p operate.Proposal) proposalRow {
 	row := proposalRow{
 		ID: p.ID.String(), State: string(p.State), Act: p.Act, Target: p.Target, By: p.By, Reason: p.Reason, Evidence: p.Evidence,
-		Weight: weightText(p.Weight), At: cli.Time(p.At), ExpiresAt: cli.Time(p.ExpiresAt), DecidedBy: p.DecidedBy, DecidedAt: cli.Time(p.DecidedAt),
+		Weight: weightText(p.Act, p.Weight), At: cli.Time(p.At), ExpiresAt: cli.Time(p.ExpiresAt), DecidedBy: p.DecidedBy, DecidedAt: cli.Time(p.DecidedAt),
 		Decision: p.Decision, Executed: cli.Time(p.ExecutedAt), Digest: hex.EncodeToString(p.Digest),
 	}
 	if content := jsontext.Value(p.Content); content.IsValid() {
@@ -56,16 +57,19 @@ func proposalRowOf(p operate.Proposal) proposalRow {
 	return row
 }
 
-// weightText says how much it is about, as 3 and 49.00 GBP.
-func weightText(w operate.Weight) string {
+// weightText says how much an act is about, as 49.00 GBP, 3 letters.
+func weightText(act string, w operate.Weight) string {
 	var parts []string
-	if w.Count > 0 {
-		parts = append(parts, fmt.Sprint(w.Count))
-	}
 	for _, currency := range slices.Sorted(maps.Keys(w.Amounts)) {
 		parts = append(parts, money.Amount{Minor: w.Amounts[currency], Currency: currency}.String())
 	}
-	slices.Sort(parts)
+	if w.Count > 0 {
+		what := map[string]string{batch.ActSubmit: "row", "replay": "letter", "discard": "letter", "correct": "letter", "resolve": "operation"}[act]
+		if what != "" && w.Count > 1 {
+			what += "s"
+		}
+		parts = append(parts, strings.TrimSpace(fmt.Sprint(w.Count, " ", what)))
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -205,6 +205,11 @@ func (i *installation) formats(t *testing.T, there *strings.Replacer) {
 				continue // for those who may see names
 			}
 			got := i.roleRun("adam", path, there.Replace(a.args)+" -o "+format)
+			if path == "events tail" && (format == "json" || format == "csv") {
+				a.code = cli.Usage // it has one form
+			} else {
+				a.code = accesses()[path].code
+			}
 			err := read(got.out)
 			if got.code != cli.OK && got.out == "" {
 				err = nil // an error is no data

@@ -39,6 +39,8 @@ type session struct {
 	format      string
 	reached     bool // a command's own code was reached: arguments and flags were fine
 	denied      atomic.Pointer[denial]
+	refused     string // what it means that the broker does not allow it; empty = another role is needed
+	giveUp      func() // ends what waits for the broker's answer when there will be none; may be nil
 }
 
 // run executes one command line and gives its exit code.
@@ -57,10 +59,18 @@ func run(ctx context.Context, w world) cli.Code {
 		err = cli.Exit(cli.Usage, err)
 	}
 	_, _ = fmt.Fprintf(w.stderr, "paidonce: %v\n", err)
+	if found := (config.Problems)(nil); errors.As(err, &found) && s.fileless() {
+		_, _ = fmt.Fprintln(w.stderr, "No file of settings was read: neither --config nor PAIDONCE_CONFIG names one.")
+	}
 	if !s.reached {
 		_, _ = fmt.Fprintf(w.stderr, "See '%s --help'.\n", command.CommandPath())
 	}
 	return cli.CodeOf(err)
+}
+
+func (s *session) fileless() bool {
+	named, _ := s.lookup("PAIDONCE_CONFIG")
+	return s.configFile == "" && named == ""
 }
 
 // untilSignal ends its context at the first SIGINT or SIGTERM, so that work is finished and recorded. A second signal ends
@@ -90,6 +100,7 @@ func (s *session) root() *cobra.Command {
 			"redelivered or killed in between. Data goes to standard output, everything else to standard error.",
 		Example: "  paidonce config check --config /etc/paidonce/paidonce.yaml\n" +
 			"  paidonce migrate up\n  paidonce worker\n  paidonce ops show 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json",
+		Version:       buildVersion().Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
@@ -194,6 +205,14 @@ func (s *session) input() (config.Input, error) {
 
 func (s *session) printer() cli.Printer {
 	return cli.Printer{Out: s.stdout, Aside: s.stderr, Format: cli.Format(s.format), Color: cli.Colored(s.stdout, s.lookup)}
+}
+
+// writesOnly refuses -o for data that have one form.
+func (s *session) writesOnly(what string, format cli.Format) error {
+	if asked := cli.Format(s.format); asked != cli.FormatTable && asked != format {
+		return cli.Exit(cli.Usage, fmt.Errorf("%s: -o %s is not taken here", what, asked))
+	}
+	return nil
 }
 
 // say writes progress, and whatever else is not data.

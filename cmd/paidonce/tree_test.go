@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
+	"github.com/paidonce/paidonce/cmd/internal/operate"
 )
 
 // said is what one command line came to.
@@ -149,6 +151,10 @@ func TestUsageErrors(t *testing.T) {
 		{"shell", []string{"completion", "tcsh"}, "invalid argument"},
 		{"enqueue without source", []string{"enqueue"}, "enqueue needs --source and --route"},
 		{"enqueue argument", []string{"enqueue", "file.json"}, "takes no argument but -"},
+		{"report without reason", []string{"batch", "report", "r"}, "the report names people and accounts, so it needs --reason"},
+		{"report as JSON", []string{"batch", "report", "r", "--reason", "x", "-o", "json"}, "the report is CSV: -o json is not taken here"},
+		{"events as CSV", []string{"events", "tail", "-o", "csv"}, "events are one JSON object a line: -o csv is not taken here"},
+		{"no file", []string{"ops", "show", key}, "No file of settings was read: neither --config nor PAIDONCE_CONFIG names one."},
 		{"worker without settings", []string{"worker"}, "database.url: is missing"},
 		{"ops without database", []string{"ops", "show", key}, "database.url: is missing"},
 		{"set without value", []string{"partners", "--set", "worker.lease"}, "--set takes name=value"},
@@ -168,6 +174,9 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	if got := command(t, "", nil, "--version"); got.code != cli.OK || !strings.HasPrefix(got.out, "paidonce version ") {
+		t.Errorf("%+v", got)
+	}
 	got := command(t, "", nil, "version", "-o", "json")
 	if got.code != cli.OK || !strings.Contains(got.out, `"go": "go1.`) || !strings.Contains(got.out, `"schema": `) {
 		t.Errorf("%+v", got)
@@ -229,5 +238,32 @@ func TestServicesAway(t *testing.T) {
 		if got := command(t, "", nil, args...); got.code != cli.TryAgain || got.out != "" {
 			t.Errorf("%v: code %d, out %q, %s", args, got.code, got.out, got.errors)
 		}
+	}
+}
+
+// TestDoctor_ProblemsStandOnOneLine: what is wrong with the settings is a cell of a table.
+func TestDoctor_ProblemsStandOnOneLine(t *testing.T) {
+	if got := command(t, "", nil, "doctor", "--nats-url", "nats://127.0.0.1:1"); !strings.Contains(got.out, "the configuration has 1 problem; default: database.url: is missing ") || strings.Contains(got.out, `\u000a`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestConfigCheck_FilesToo: a setting out of its bounds hides no secret file that is not there.
+func TestConfigCheck_FilesToo(t *testing.T) {
+	got := command(t, "", nil, "config", "check", "--set", "worker.in_flight=0", "--set", "nats.nkey_seed_file=/nowhere/seed")
+	if got.code != cli.Usage || !strings.Contains(got.out, "worker.in_flight") || !strings.Contains(got.out, "nats.nkey_seed_file") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWeightSaysOfWhat(t *testing.T) {
+	weight := operate.Weight{Count: 2, Amounts: map[string]int64{"GBP": 395551}}
+	for act, want := range map[string]string{batch.ActSubmit: "3955.51 GBP, 2 rows", "replay": "3955.51 GBP, 2 letters", "else": "3955.51 GBP, 2"} {
+		if got := weightText(act, weight); got != want {
+			t.Errorf("%s: %q, want %q", act, got, want)
+		}
+	}
+	if got := weightText("resolve", operate.Weight{Count: 1}); got != "1 operation" {
+		t.Errorf("%q", got)
 	}
 }
