@@ -29,6 +29,7 @@ type bankSettings struct {
 	Token        string `json:"token"`
 	CredentialID string `json:"credential_id"`
 	DatabaseURL  string `json:"database_url"`
+	Book         string `json:"book"` // file of what it did, found again by the next run; empty = in memory alone
 }
 
 // bankAddresses are what it answers on its standard output.
@@ -61,6 +62,11 @@ func runBank(ctx context.Context, in io.Reader, out io.Writer) error {
 			return proof.AttemptCommitted(ctx, pool, partnerKey)
 		},
 	})
+	if settings.Book != "" {
+		if err := bank.Remember(settings.Book); err != nil {
+			return fmt.Errorf("open the bank's book: %w", err)
+		}
+	}
 	return serveBank(ctx, bank, settings, reader, out)
 }
 

@@ -60,9 +60,28 @@ func TestRun_OnceHoldsAgainstTheHostileBank(t *testing.T) {
 	}
 	log.Reset()
 	out.Reset()
+	place, book := bankOf(t, dir)
 	if err := run(t.Context(), []string{"--once", "--jobs", "16", "--kills", "0", "--dir", dir, "--calm"}, &out, &log); err != nil {
 		t.Errorf("a second run in the same directory: %v\n%s%s", err, &log, &out)
 	}
+	// What the first run left in doubt is asked after where it was sent, at a bank that remembers it.
+	if again, more := bankOf(t, dir); again != place || !strings.HasPrefix(more, book) || book == "" || len(more) == len(book) {
+		t.Errorf("the bank was at %q with a book of %d bytes, and is at %q with one of %d", place, len(book), again, len(more))
+	}
+}
+
+// bankOf tells where the last run's bank was, and what it did.
+func bankOf(t *testing.T, dir string) (place, book string) {
+	t.Helper()
+	settings, err := os.ReadFile(filepath.Join(dir, "paidonce.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "bank.book"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`base_url: .*`).FindString(string(settings)), string(text)
 }
 
 // startStack starts everything but the worker.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,9 @@ const (
 	partnerID    = "northbank"
 	credentialID = "devstack"
 	passwordName = "database.password"
+
+	bankPortName = "bank.port"
+	bankHost     = "http://127.0.0.1:"
 
 	sourceTokenName = source + ".token"
 	doorName        = "gateway.url"
@@ -77,12 +81,42 @@ func (s *services) start(ctx context.Context, o options, say *progress) error {
 	}
 	say.step("bank")
 	token := rand.Text()
-	s.bank, err = startBank(bankSettings{Seed: o.seed, Calm: o.calm, Port: o.ports.bank, ControlPort: o.ports.control,
-		Token: token, CredentialID: credentialID, DatabaseURL: s.urls.Superuser})
-	if err != nil {
+	settings := bankSettings{Seed: o.seed, Calm: o.calm, Port: o.ports.bank, ControlPort: o.ports.control,
+		Token: token, CredentialID: credentialID, DatabaseURL: s.urls.Superuser}
+	if o.dir != "" {
+		settings.Book = filepath.Join(s.dir, "bank.book")
+		if settings.Port == 0 {
+			settings.Port = s.bankPort()
+		}
+	}
+	if s.bank, err = startBank(settings); err != nil {
 		return err
 	}
+	if o.dir != "" {
+		if err := os.WriteFile(filepath.Join(s.dir, bankPortName), []byte(strings.TrimPrefix(s.bank.URL, bankHost)), 0o600); err != nil {
+			return fmt.Errorf("remember the bank's port: %w", err)
+		}
+	}
 	return s.startProducts(ctx, o, token, say)
+}
+
+// bankPort is the bank's of the run before in the same directory: an operation that was in doubt then is asked after at the same place. 0 = none, or
+// somebody else has it now.
+func (s *services) bankPort() int {
+	text, err := os.ReadFile(filepath.Join(s.dir, bankPortName))
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0
+	}
+	listener, err := listen(port)
+	if err != nil {
+		return 0
+	}
+	_ = listener.Close()
+	return port
 }
 
 // startProducts starts worker and gateway side by side, as they would run in production.
