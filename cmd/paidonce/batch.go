@@ -357,7 +357,11 @@ func (s *session) batchResume() *cobra.Command {
 				}
 				back := rate
 				if back < 0 {
-					back = app.BatchRate(b.settings, run.Route)
+					routes, err := b.Routes(ctx, run)
+					if err != nil {
+						return err
+					}
+					back = app.BatchRate(b.settings, routes)
 				}
 				bar := cli.NewBar(s.stderr, "let go")
 				out, err := b.Release(ctx, args[0], b.by, c.reason, batch.WalkOptions{Rate: back, DryRun: c.dryRun,

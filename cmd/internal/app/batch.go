@@ -55,12 +55,12 @@ func BatchRates(c *config.Config) map[string]int {
 	return rates
 }
 
-// BatchRate is the rate at which held rows of a run come back: that of the partner of its route, or, where every row names its own, the least.
-// 0 = none has one.
-func BatchRate(c *config.Config, route string) int {
+// BatchRate is the rate at which held rows of a run come back: that of the partner of its route, or, where every row names its own, the least of
+// those of its routes. 0 = none has one.
+func BatchRate(c *config.Config, routes []string) int {
 	least := 0
 	for name, r := range c.Routes {
-		if p := c.Partners[r.Partner]; p != nil && p.RateLimit > 0 && (route == "" || name == route) && (least == 0 || p.RateLimit < least) {
+		if p := c.Partners[r.Partner]; p != nil && p.RateLimit > 0 && slices.Contains(routes, name) && (least == 0 || p.RateLimit < least) {
 			least = p.RateLimit
 		}
 	}

@@ -2,11 +2,14 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // bound ends the wait for a reply, a little after the server would end the statement: a network that swallows bytes tells nobody.
@@ -20,12 +23,27 @@ func (s *Service) inTx(ctx context.Context, do func(context.Context, pgx.Tx) err
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
-			set_config('idle_in_transaction_session_timeout', '5000', true)`, millis(min(s.opt.Patience, 5*time.Second)), millis(s.opt.Patience))
+			set_config('idle_in_transaction_session_timeout', '5000', true)`, millis(min(s.opt.Patience/2, 5*time.Second)), millis(s.opt.Patience))
 		if err != nil {
 			return fmt.Errorf("set the limits of a transaction: %w", err)
 		}
 		return do(ctx, tx)
 	})
+}
+
+// tries is how often a transaction begins that waits for the locks of others, who may hold them for long.
+const tries = 4
+
+// inTxAgain is inTx for what tells the same when it is done once more. What lost against another transaction begins again.
+func (s *Service) inTxAgain(ctx context.Context, do func(context.Context, pgx.Tx) error) error {
+	for try := 1; ; try++ {
+		err := s.inTx(ctx, do)
+		var pg *pgconn.PgError
+		if try == tries || !errors.As(err, &pg) || !slices.Contains([]string{"55P03", "40001", "40P01"}, pg.Code) {
+			return err
+		}
+		s.at(ctx, pointLost)
+	}
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -124,7 +124,7 @@ type cancelledPage struct{ seen, last, ended int }
 // tells the same.
 func (s *Service) cancelRows(ctx context.Context, run uuid.UUID, by operate.Operator, n int) (page cancelledPage, err error) {
 	var last *int
-	err = s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := by.Present(ctx, tx); err != nil {
 			return err
 		}

@@ -1,7 +1,9 @@
 package batch
 
 import (
+	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,5 +167,124 @@ func TestHold_KeepsTheSchedule(t *testing.T) {
 		w.want(1, `SELECT count(*) FROM operations WHERE held AND code = 'our_limits' AND key = $1`, keys[3])
 		w.want(1, `SELECT count(*) FROM operations WHERE held`)
 		w.want(0, `SELECT count(*) FROM run_holds`)
+	}
+}
+
+// TestHold_WaitsForOthersMoreThanOnce: somebody has the lock of a row for longer than a page waits for it, and then has it no longer.
+func TestHold_WaitsForOthersMoreThanOnce(t *testing.T) {
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4, Workers: 2, Patience: 2 * time.Second})
+	w.enqueue(w.submit("run-1", csvRows(3)))
+	for _, act := range []func() error{
+		func() error {
+			_, err := w.Pause(t.Context(), "run-1", w.people["oscar"], "wait", WalkOptions{})
+			return err
+		},
+		func() error {
+			_, err := w.Release(t.Context(), "run-1", w.people["olga"], "go on", WalkOptions{})
+			return err
+		},
+		func() error {
+			_, err := w.Cancel(t.Context(), "run-1", w.people["olga"], "wrong month", false)
+			return err
+		},
+	} {
+		tx, err := w.owner.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `SELECT FROM operations FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		lost := 0
+		w.opt.point = func(ctx context.Context, at point) {
+			if at == pointLost {
+				lost++
+				_ = tx.Rollback(ctx)
+			}
+		}
+		if err := act(); err != nil || lost != 1 {
+			t.Errorf("lost %d times: %v", lost, err)
+		}
+		_ = tx.Rollback(t.Context())
+		w.opt.point = nil
+	}
+	w.want(3, `SELECT count(*) FROM operations WHERE state = 'cancelled'`)
+}
+
+// TestHold_AResumeThatGoesOnComesBehindTheFirst: else both would come at the rate of the partner.
+func TestHold_AResumeThatGoesOnComesBehindTheFirst(t *testing.T) {
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4, PageRows: 3, Workers: 2})
+	w.enqueue(w.submit("run-1", csvRows(6)))
+	w.pause("run-1")
+	ctx, cancel := context.WithCancel(t.Context())
+	w.opt.point = func(_ context.Context, at point) {
+		if at == pointWalked {
+			cancel()
+		}
+	}
+	if _, err := w.Release(ctx, "run-1", w.people["oscar"], "go on", WalkOptions{Rate: 1}); err == nil {
+		t.Fatal("a resume that was interrupted says that it is through")
+	}
+	w.opt.point = nil
+	w.want(3, `SELECT count(*) FROM operations WHERE held`)
+	w.exec(`UPDATE due SET due_at = now() + interval '1 h' FROM operations o WHERE o.id = operation_id AND NOT o.held`)
+	before := value[time.Time](w, `SELECT now()`)
+	if out, err := w.Release(t.Context(), "run-1", w.people["oscar"], "go on", WalkOptions{Rate: 1}); err != nil || out.Freed != 3 {
+		t.Fatalf("resume once more: %+v, %v", out, err)
+	}
+	w.want(6, `SELECT count(*) FROM due WHERE due_at >= $1::timestamptz + interval '3 s'`, before)
+}
+
+// TestRoutes_AreThoseOfTheRows where the run names none.
+func TestRoutes_AreThoseOfTheRows(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	run := w.submit("run-1", csvRows(2))
+	w.enqueue(run)
+	run.Route = ""
+	if got, err := w.Routes(t.Context(), run); err != nil || !slices.Equal(got, []string{"gbp-fps"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestDryRun_OfEveryKindOfRow says what is then done, by a predicate of its own.
+func TestDryRun_OfEveryKindOfRow(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	ctx := t.Context()
+	run := w.submit("run-1", csvRows(7))
+	w.enqueue(run)
+	keys := w.keys(run)
+	l := w.worker()
+	for n := 1; n <= 4; n++ { // claimed, tried and due later, held for a reason of its own, and finished
+		c := w.claim(l, keys[n]).Claim
+		fact := ledger.Fact{Kind: ledger.FactVerdict, Verdict: "not_executed"}
+		for _, r := range map[int][]ledger.Record{2: {ledger.Schedule(c, false, time.Hour, fact)}, 3: {ledger.Hold(c, "our_limits", false, time.Hour, fact)}, 4: {ledger.Reject(c, "closed", fact)}}[n] {
+			if got := l.Record(ctx, []ledger.Record{r})[0]; got.Answer != ledger.Recorded {
+				t.Fatalf("row %d: %+v", n, got)
+			}
+		}
+	}
+	doubt := func(n int) {
+		w.exec(`UPDATE operations SET in_doubt = true, first_sent_at = now() WHERE key = $1`, keys[n])
+	}
+	doubt(5)
+	dry := WalkOptions{DryRun: true}
+	if got, err := w.Pause(ctx, "run-1", w.people["oscar"], "why", dry); err != nil || got.Moved != 4 || got.Begun != 3 {
+		t.Errorf("pause would come to %+v, %v", got, err)
+	}
+	if got := w.pause("run-1"); got.Moved != 4 {
+		t.Errorf("pause: %+v", got)
+	}
+	doubt(6) // and marked as held, by an older program
+	if got, err := w.Release(ctx, "run-1", w.people["oscar"], "why", dry); err != nil || got.Freed != 4 {
+		t.Errorf("resume would come to %+v, %v", got, err)
+	}
+	if got := w.resume("run-1"); got.Freed != 4 {
+		t.Errorf("resume: %+v", got)
+	}
+	if got, err := w.Cancel(ctx, "run-1", w.people["oscar"], "why", true); err != nil || got.Cancelled != 3 || got.Left != 4 {
+		t.Errorf("cancel would come to %+v, %v", got, err)
+	}
+	if got, err := w.Cancel(ctx, "run-1", w.people["oscar"], "why", false); err != nil || got.Cancelled != 3 || got.Left != 4 {
+		t.Errorf("cancel: %+v, %v", got, err)
 	}
 }

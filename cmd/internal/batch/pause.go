@@ -42,6 +42,7 @@ type walkAct struct {
 	name     string
 	from, to State
 	opt      WalkOptions
+	ahead    int // of a resume that goes on with another: rows that come back still
 	moved    int
 }
 
@@ -99,12 +100,12 @@ func (a *walkAct) page(ctx context.Context, by operate.Operator, n int) (seen, l
 	if a.to == Released {
 		from, to := time.Duration(0), freeSpread
 		if a.opt.Rate > 0 {
-			from = time.Duration(a.moved) * time.Second / time.Duration(a.opt.Rate)
+			from = time.Duration(a.ahead+a.moved) * time.Second / time.Duration(a.opt.Rate)
 			to = from + time.Duration(a.s.opt.PageRows)*time.Second/time.Duration(a.opt.Rate)
 		}
 		statement, args = `SELECT seen, coalesce(last, 0), moved FROM free_run_rows($1, $2, $3, $4, $5)`, append(args, from.Milliseconds(), to.Milliseconds())
 	}
-	err = a.s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = a.s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := by.Present(ctx, tx); err != nil {
 			return err
 		}
@@ -159,9 +160,14 @@ func (s *Service) Release(ctx context.Context, runKey string, by operate.Operato
 		return Submitted{}, err
 	}
 	out := Submitted{Run: run, Found: true}
-	walk := run.State == Paused
+	walk, ahead := run.State == Paused, 0
 	if run.State == Released {
 		if walk, err = s.anyHeld(ctx, run); err != nil {
+			return out, err
+		}
+	}
+	if walk && run.State == Released {
+		if ahead, err = s.comingBack(ctx, run); err != nil {
 			return out, err
 		}
 	}
@@ -172,7 +178,7 @@ func (s *Service) Release(ctx context.Context, runKey string, by operate.Operato
 		}
 		return out, err
 	}
-	walked, err := s.walk(ctx, &walkAct{s: s, run: run, name: ActResume, from: Paused, to: Released, opt: opt}, by, reason)
+	walked, err := s.walk(ctx, &walkAct{s: s, run: run, name: ActResume, from: Paused, to: Released, opt: opt, ahead: ahead}, by, reason)
 	if walked.Run.ID != uuid.Nil {
 		out.Run = walked.Run
 	}
@@ -188,4 +194,29 @@ func (s *Service) anyHeld(ctx context.Context, run Run) (bool, error) {
 		return false, fmt.Errorf("look for held rows of %s: %w", run.RunKey, err)
 	}
 	return held, nil
+}
+
+// comingBack counts the rows of a run that were let go and have their time ahead: what follows must not come at the same times. What was tried, or has
+// a not_before, keeps its own time.
+func (s *Service) comingBack(ctx context.Context, run Run) (int, error) {
+	n, err := readOne(ctx, s, pgx.RowTo[int], `SELECT count(*) FROM batch_rows b JOIN operations o ON o.id = b.operation_id JOIN due d ON d.operation_id = o.id
+		LEFT JOIN payloads p ON p.operation_id = o.id
+		WHERE b.run_id = $1 AND o.state = 'open' AND NOT o.held AND o.fence = 0 AND d.due_at > now() AND (p.not_before IS NULL OR p.not_before < d.due_at)`, run.ID)
+	if err != nil {
+		return 0, fmt.Errorf("count the rows of %s that come back: %w", run.RunKey, err)
+	}
+	return n, nil
+}
+
+// Routes are those of the rows of a run that are enqueued, and of all its rows where the run names one.
+func (s *Service) Routes(ctx context.Context, run Run) ([]string, error) {
+	if run.Route != "" {
+		return []string{run.Route}, nil
+	}
+	routes, err := read(ctx, s, s.db, pgx.RowTo[string], `SELECT DISTINCT o.route FROM batch_rows b JOIN operations o ON o.id = b.operation_id
+		WHERE b.run_id = $1 ORDER BY 1`, run.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the routes of %s: %w", run.RunKey, err)
+	}
+	return routes, nil
 }

@@ -98,6 +98,7 @@ const (
 	pointState      point = "state"   // the run is paused or released again, and its rows are neither held nor let go
 	pointEnded      point = "ended"   // the run is cancelled, and its rows are not
 	pointWalked     point = "walked"  // some of them are
+	pointLost       point = "lost"    // they wait for a lock that somebody else has, and begin again
 	pointPublish    point = "publish" // a batch of jobs is confirmed, and not marked
 )
 
