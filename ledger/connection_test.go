@@ -284,7 +284,7 @@ func TestC11_NothingReliesOnTheSession(t *testing.T) {
 			releases.Add(1)
 			var n int64
 			err := conn.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM pg_prepared_statements)
-				+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') + (SELECT count(*) FROM pg_settings WHERE source = 'session')
+				+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) + (SELECT count(*) FROM pg_settings WHERE source = 'session')
 				+ (SELECT count(*) FROM pg_listening_channels()) + (SELECT count(*) FROM pg_cursors WHERE name <> '')`,
 				pgx.QueryExecModeSimpleProtocol).Scan(&n)
 			if err != nil {

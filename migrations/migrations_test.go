@@ -28,7 +28,7 @@ func TestUp_TwiceIsOnce(t *testing.T) {
 	}
 	wantCount(t, owner, migrations.Current, "applied versions", `SELECT count(*) FROM goose_db_version WHERE version_id > 0`)
 	wantCount(t, owner, 1, "identities", `SELECT count(*) FROM ledger_identity`)
-	wantCount(t, owner, 0, "session locks", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`)
+	wantCount(t, owner, 0, "session locks", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	check(t, urls.Worker, nil)
 }
 

@@ -368,8 +368,11 @@ func (r *rig) prove(t *testing.T) *proof.Judgement {
 		}
 		return calm >= 2, err
 	})
-	ev, err := w.Collect(t.Context(), r.all)
-	check(t, err)
+	var ev proof.Evidence
+	eventually(t, patience, "all witnesses are heard", func(context.Context) (_ bool, err error) { // a cluster that has just come back is slow to tell
+		ev, err = w.Collect(t.Context(), r.all)
+		return err == nil, err
+	})
 	j := proof.Judge(r.all, ev)
 	if !j.Held() {
 		t.Errorf("%s\n%s", j, strings.Join(j.Violations, "\n"))
