@@ -366,7 +366,7 @@ func TestPause_NothingIsRecordedAfterIt(t *testing.T) {
 func (w *world) awaitLock(state string) {
 	stack.Eventually(w.t, "the change waits or is through", func() bool {
 		return value[bool](w, `SELECT EXISTS (SELECT FROM batch_runs WHERE state = $1)
-			OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT granted AND mode = 'ExclusiveLock'
+			OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
 			             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`, state)
 	})
 }
