@@ -122,7 +122,7 @@ func TestPause_ShowsAnOpenBreaker(t *testing.T) {
 	i := install(t)
 	i.migrate()
 	i.hire()
-	if _, err := i.bank.SetFault(banksim.Fault{Name: "refuse"}); err != nil {
+	if _, err := i.bank.SetFault(banksim.Fault{Name: "unauthorized"}); err != nil {
 		t.Fatal(err)
 	}
 	i.accepted(10)
