@@ -31,9 +31,10 @@
 //     it says is kept as evidence. If a partner that does not echo crosses two error answers on the wire, each is taken for the other's.
 //   - A middlebox that repeats bytes inside a plain TCP connection makes the partner answer twice. No answer that comes late is taken for
 //     the next call's: a connection is not used again after an answer that names no request, nor, where errors name none, after any. TLS is
-//     kept open after a success, since it takes no byte twice. After an answer without a body a connection is not used again either: net/http
-//     gives it away before anybody has seen the answer. Each look-up has a connection of its own, since "not found" names no request. What would be left is a proxy inside of the TLS that lets two answers to one
-//     request through to us, the second an error, from a partner that does not echo. (Over HTTP/2 an answer belongs to its stream.)
+//     kept open after a success, since it takes no byte twice. Nor is it after an answer without a body, since net/http gives the connection
+//     away before anybody has seen that answer. Each look-up has a connection of its own, since "not found" names no request. What would be
+//     left is a proxy inside of the TLS that lets two answers to one request through to us, the second an error, from a partner that does
+//     not echo. (Over HTTP/2 an answer belongs to its stream.)
 //   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
 //   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
 //
