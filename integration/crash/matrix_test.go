@@ -17,6 +17,15 @@ type behaviour struct {
 	outcome    string
 	orElse     string // also right: when what was seen died with the worker
 	executions int
+	refused    bool // before execution; a worker that does not know the attempt's renderer has nothing to send again then, and parks it
+}
+
+// beside is what is right while a worker that renders otherwise is there: which of the two gets the operation next is chance.
+func (b behaviour) beside() behaviour {
+	if b.refused {
+		b.orElse = "parked"
+	}
+	return b
 }
 
 func behaviours() []behaviour {
@@ -25,8 +34,8 @@ func behaviours() []behaviour {
 		{name: "rejects", faults: []banksim.Fault{{Name: "reject"}}, outcome: "rejected"},
 		{name: "error_after_commit", faults: []banksim.Fault{{Name: "error_after_commit", Next: 1}}, outcome: "authorized", executions: 1},
 		{name: "late_commit", faults: []banksim.Fault{{Name: "late_commit", DelayMS: 1300, Next: 1}}, outcome: "authorized", executions: 1},
-		{name: "our_funds", faults: []banksim.Fault{{Name: "insufficient_funds", Next: 1}}, outcome: "authorized", executions: 1},
-		{name: "rate_limited", faults: []banksim.Fault{{Name: "rate_limited", Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "our_funds", faults: []banksim.Fault{{Name: "insufficient_funds", Next: 1}}, outcome: "authorized", executions: 1, refused: true},
+		{name: "rate_limited", faults: []banksim.Fault{{Name: "rate_limited", Next: 1}}, outcome: "authorized", executions: 1, refused: true},
 		{name: "mismatch", faults: []banksim.Fault{{Name: "echo_differs", Value: "amount"}}, outcome: "parked", orElse: "authorized", executions: 1},
 		{name: "conflict", conflict: true, outcome: "authorized", executions: 1},
 		{name: "ledger_away", away: true, outcome: "authorized", executions: 1},
