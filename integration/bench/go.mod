@@ -7,6 +7,7 @@ replace github.com/paidonce/paidonce => ../..
 require (
 	github.com/dbos-inc/dbos-transact-golang v1.8.0
 	github.com/go-json-experiment/json v1.27.2
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats.go v1.55.0

@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.inFlight, "in-flight", 1024, "calls in flight of paidonce at a bank without latency")
 	set.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
 	set.StringVar(&o.jsonFile, "json", "", "also write every measurement to this file, one JSON object per line")
-	set.StringVar(&o.profileDir, "profile", "", "write CPU profiles of paidonce's drain to this directory: pprof of the worker, perf of Postgres")
+	set.StringVar(&o.profileDir, "profile", "", "write CPU profiles of paidonce's drain to this directory: pprof of the worker (cp it to deploy/worker.pgo), perf of Postgres")
 	set.StringVar(&o.against, "against", "", "another build of the worker, which takes part too: what a change brought is the difference within one run")
 	set.StringVar(&o.pgBin, "pg-bin", "", "server binaries of Postgres; default: found")
 	if err := set.Parse(args); err != nil {

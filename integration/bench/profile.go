@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/google/pprof/profile"
 
 	cost "github.com/paidonce/paidonce/integration/stack/usage"
 )
@@ -34,11 +37,13 @@ func (b *bench) profile(ctx context.Context, worker *child) (func() error, error
 	}
 	perf := b.perf(ctx)
 	done := make(chan error, 1)
-	go func() { done <- fetchProfile(ctx, worker.URL, filepath.Join(b.o.profileDir, "worker.pprof")) }()
+	go func() { done <- b.fetchProfile(ctx, worker.URL) }()
 	return func() error { return errors.Join(<-done, perf()) }, nil
 }
 
-func fetchProfile(ctx context.Context, url, file string) error {
+// fetchProfile adds a profile of the worker to those of earlier rounds and writes their sum, without the path of the program: that file guides
+// the compiler (deploy/worker.pgo).
+func (b *bench) fetchProfile(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", url, profileSeconds), nil)
 	if err != nil {
 		return fmt.Errorf("profile the worker: %w", err)
@@ -47,14 +52,30 @@ func fetchProfile(ctx context.Context, url, file string) error {
 	if err != nil {
 		return fmt.Errorf("profile the worker: %w", err)
 	}
-	text, err := io.ReadAll(response.Body)
+	data, err := io.ReadAll(response.Body)
 	if err = errors.Join(err, response.Body.Close()); err != nil {
 		return fmt.Errorf("profile the worker: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("profile the worker: status %d", response.StatusCode)
 	}
-	return os.WriteFile(file, text, 0o644)
+	sampled, err := profile.ParseData(data)
+	if err != nil {
+		return fmt.Errorf("profile the worker: %w", err)
+	}
+	for _, m := range sampled.Mapping {
+		m.File = ""
+	}
+	b.profiles = append(b.profiles, sampled)
+	sum, err := profile.Merge(b.profiles)
+	if err != nil {
+		return fmt.Errorf("add the profiles of the worker: %w", err)
+	}
+	var text bytes.Buffer
+	if err := sum.Write(&text); err != nil {
+		return fmt.Errorf("write the profile of the worker: %w", err)
+	}
+	return os.WriteFile(filepath.Join(b.o.profileDir, "worker.pprof"), text.Bytes(), 0o644)
 }
 
 // perf samples the server's processes by its software clock, which guests have too, and leaves a report of functions.

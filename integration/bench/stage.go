@@ -17,6 +17,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/riverqueue/river"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/worker/queue"
 )
@@ -38,6 +40,7 @@ type bench struct {
 	postgres *stack.Postgres
 	nats     *stack.NATSProcess
 	binary   string
+	profiles []*profile.Profile // of the worker, one a round
 	stages   int
 }
 
@@ -68,13 +71,13 @@ func openBench(ctx context.Context, o options, say func(string, ...any)) (_ *ben
 	return b, nil
 }
 
-// buildWorker builds the binary that users run.
+// buildWorker builds the binary that users run, as deploy/Dockerfile does.
 func buildWorker(ctx context.Context, to string) error {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/paidonce/paidonce").Output()
 	if err != nil {
 		return fmt.Errorf("find the module of paidonce (start bench from its folder): %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, "./cmd/paidonce")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-pgo=deploy/worker.pgo", "-o", to, "./cmd/paidonce")
 	cmd.Dir = string(out[:max(0, len(out)-1)])
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build paidonce: %w: %s", err, out)
