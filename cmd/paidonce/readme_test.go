@@ -47,11 +47,12 @@ func readmeCommands(t *testing.T) []string {
 // elsewhere are the commands that no test of this package runs, each with what does.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"go run ./cmd/devstack --once":                            ".ci/run",
-		"go test ./...":                                           ".ci/run, which takes it from the README",
-		"go run ./cmd/devstack --dir .devstack":                   "TestReadme_EveryCommandRuns, with fewer jobs",
-		"psql -f deploy/postgres/roles.sql":                       "every test with a database: the file is what makes their roles",
-		"psql -c 'CREATE DATABASE paidonce OWNER paidonce_owner'": "every test with a database: stack.CreateDatabase does the same",
+		"go run ./cmd/devstack --once":                             ".ci/run",
+		"go test ./...":                                            ".ci/run, which takes it from the README",
+		"go run ./cmd/devstack --dir .devstack":                    "TestReadme_EveryCommandRuns, with fewer jobs",
+		"go build -trimpath -pgo=deploy/worker.pgo ./cmd/paidonce": ".ci/run",
+		"psql -f deploy/postgres/roles.sql":                        "every test with a database: the file is what makes their roles",
+		"psql -c 'CREATE DATABASE paidonce OWNER paidonce_owner'":  "every test with a database: stack.CreateDatabase does the same",
 		"paidonce operators add adam --role admin --token-out adam.token --reason 'first operator'": "TestRunbook_EveryCommandRuns",
 		"paidonce worker":                      "TestReadme_EveryCommandRuns, as the worker of devstack, and TestJourneyOfOneJobThroughEveryCommand",
 		"paidonce migrate up":                  "TestJourneyOfOneJobThroughEveryCommand, under the owner's role",
@@ -204,7 +205,7 @@ func startDevstack(t *testing.T) string {
 // TestReadme_WhatTheGateRuns: the two commands of the README are in the gate.
 func TestReadme_WhatTheGateRuns(t *testing.T) {
 	gate := readTop(t, ".ci/run")
-	for _, part := range []string{"\ngo run ./cmd/devstack --once\n", `grep -m1 -E '^go test ' README.md`} {
+	for _, part := range []string{"\ngo run ./cmd/devstack --once\n", `grep -m1 -E '^go test ' README.md`, "\ngo build -trimpath -pgo=deploy/worker.pgo "} {
 		if !strings.Contains(gate, part) {
 			t.Errorf(".ci/run has no %q", part)
 		}
