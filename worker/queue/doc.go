@@ -32,6 +32,13 @@
 //     the ledger could not be reached, [Delivery.Dead] when the job can never become an operation.
 //  5. [Janitor] removes it when it is acknowledged and older than the redo window.
 //
+// # What is not as one might expect
+//
+// The consumer sends its own pull requests instead of using nats.go's Consume, each for as many jobs as slots are free: Consume keeps messages in a
+// buffer of the client, where their acknowledgement wait runs while nobody works on them, and it cannot stop asking while a partner's breaker is
+// open. And jobs that no route's consumer covers are found by a pass over the subjects of the stream ([Strays]), not by one more consumer: a
+// consumer whose filters change skips what came before.
+//
 // # The topology
 //
 // [NewTopology] describes three streams and one durable consumer per route. [Provision] makes it so, under the role of the provisioner;

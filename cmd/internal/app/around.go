@@ -7,7 +7,8 @@ import (
 )
 
 // Around lets programs that attack a worker stand between its parts: each function gets a part and gives back what the worker uses in its
-// place. Nil functions change nothing; `paidonce` leaves all of them nil.
+// place. Nil functions change nothing. `paidonce worker` leaves all of them nil; a worker and a gateway in one process use two, by which the one
+// tells the other what was decided ([RunBoth]).
 type Around struct {
 	Adapter  func(partner string, a bankclient.Adapter) bankclient.Adapter
 	Ledger   func(worker.Ledger) worker.Ledger
