@@ -234,3 +234,59 @@ func TestReadme_TablesAreTheProgramsOwn(t *testing.T) {
 		t.Errorf("the table of exit codes differs from\n%s", &codes)
 	}
 }
+
+// TestDocs_LongCommandsExist: what the gate runs shorter or not at all has its package, its flags and its tests still.
+func TestDocs_LongCommandsExist(t *testing.T) {
+	span := regexp.MustCompile("`(?:cd ([^ `]+) && )?go (run|test) ([^ `]+)([^`]*)`")
+	known := []string{"run", "v", "count"} // of go test itself
+	found := 0
+	for _, name := range []string{"README.md", "deploy/PERFORMANCE.md", "deploy/SCALING.md", "deploy/SIZING.md", "deploy/RUNBOOK.md"} {
+		for _, m := range span.FindAllStringSubmatch(readTop(t, name), -1) {
+			dir, isTest, words := filepath.Join("..", "..", m[1], m[3]), m[2] == "test", strings.Fields(m[4])
+			if strings.HasSuffix(dir, "...") {
+				continue
+			}
+			found++
+			source := sourceIn(t, dir, isTest)
+			if source == "" {
+				t.Errorf("%s: no Go files for %s", name, m[0])
+			}
+			for i, word := range words {
+				flag := strings.TrimLeft(word, "-")
+				if flag == word {
+					continue
+				}
+				if isTest && flag == "run" && !strings.Contains(source, "func "+words[i+1]) {
+					t.Errorf("%s: no test %s for %s", name, words[i+1], m[0])
+				}
+				if !(isTest && slices.Contains(known, flag)) && !strings.Contains(source, `"`+flag+`"`) {
+					t.Errorf("%s: no flag %s for %s", name, word, m[0])
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found only %d commands", found)
+	}
+}
+
+// sourceIn is the text of a folder's Go files: of its tests, or of the others.
+func sourceIn(t *testing.T, dir string, tests bool) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") != tests {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
