@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/paidonce/paidonce/integration/stack"
 	"github.com/paidonce/paidonce/worker/job"
 )
 
@@ -73,7 +74,11 @@ type child struct {
 func startChild(t testing.TB) *child {
 	t.Helper()
 	c := &child{t: t, store: t.TempDir()}
-	c.start(-1)
+	port, err := stack.FreePort() // nobody takes it while the server is being started again
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.start(port)
 	t.Cleanup(c.kill)
 	return c
 }
@@ -317,7 +322,7 @@ func (r *rig) enqueue(n int) {
 }
 
 func ctxOf(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a bound on hanging, not on speed
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -334,6 +339,21 @@ func eventually(t testing.TB, what string, holds func() bool) {
 		case <-deadline.C:
 			t.Fatalf("not within two minutes: %s", what)
 		case <-tick.C:
+		}
+	}
+}
+
+// atSomePace runs a test of what holds on a machine that keeps pace with the ack wait. One that is slow, or busy with something else for a moment,
+// may need a longer wait for it to hold; what is broken holds at no pace.
+func atSomePace(t *testing.T, ackWait time.Duration, test func(t *testing.T, ackWait time.Duration) error) {
+	t.Helper()
+	for _, wait := range []time.Duration{ackWait, 4 * ackWait, 12 * ackWait} {
+		err := test(t, wait)
+		if err == nil {
+			return
+		}
+		if t.Logf("ack wait of %s: %v", wait, err); wait == 12*ackWait {
+			t.Error("it holds at no pace")
 		}
 	}
 }
