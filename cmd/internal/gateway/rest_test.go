@@ -119,7 +119,7 @@ func TestWait_EndsWithTheOutcome(t *testing.T) {
 		began := time.Now()
 		c.record(one.record(claim))
 		waiting.Wait()
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second { // the wait itself ends later
 			t.Errorf("%s: told after %s", name, took)
 		}
 		first.want(t, one.status, "", false)
@@ -145,7 +145,7 @@ func TestWait_WhenItEndsFirst(t *testing.T) {
 	began := time.Now()
 	a := g.post(key, body, "Prefer", "wait=1")
 	a.want(t, http.StatusAccepted, "", false)
-	if a.header.Get("Preference-Applied") != "wait=1" || time.Since(began) < time.Second || time.Since(began) > 10*time.Second {
+	if a.header.Get("Preference-Applied") != "wait=1" || time.Since(began) < time.Second || time.Since(began) > time.Minute {
 		t.Errorf("after %s: %v", time.Since(began), a.header)
 	}
 	claim := c.claim(key)

@@ -43,7 +43,7 @@ func slowly(t *testing.T, address string, every time.Duration, parts ...string) 
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil { // many times what a test's server gives
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil { // many times what a test's server gives
 		t.Fatal(err)
 	}
 	over := make(chan string, 1)
@@ -70,14 +70,15 @@ func slowly(t *testing.T, address string, every time.Duration, parts ...string) 
 // trickles in; nothing of them is accepted, and others are served meanwhile.
 func TestSlow_NobodyHoldsAConnectionForEver(t *testing.T) {
 	c := newCity(t)
-	const short, long = 400 * time.Millisecond, 25 * time.Second // what is cut after the long one is found by the test's own bound
+	// What is cut after the long one is found by the test's own bound. A busy machine may need the wide one for a head that comes at once.
+	const short, wide, long = 400 * time.Millisecond, 3 * time.Second, 40 * time.Second
 	serving := func(head, whole, idle time.Duration) (*gate, string) {
 		g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.HeaderTimeout, o.ReadTimeout, o.IdleTimeout = head, whole, idle })
 		return g, g.serve()
 	}
 	_, head := serving(short, long, long)
 	_, idle := serving(long, long, short)
-	g, whole := serving(short, 2*short, long)
+	g, whole := serving(wide, wide, long)
 	key := newKey()
 	lines := "POST /v1/withdrawals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + walletToken + "\r\nIdempotency-Key: " + key + "\r\n" +
 		"Content-Type: application/json\r\n"
@@ -93,13 +94,13 @@ func TestSlow_NobodyHoldsAConnectionForEver(t *testing.T) {
 		"a head that trickles": {head, append([]string{lines}, trickle...), short, ""},
 		"half a head":          {head, []string{lines}, short, ""},
 		"nothing at all":       {head, nil, short, ""},
-		"a body that trickles": {whole, append([]string{lines + length}, crumbs...), 2 * short, "HTTP/1.1 400 "},
-		"half a body":          {whole, []string{lines + length + body[:40]}, 2 * short, "HTTP/1.1 400 "},
+		"a body that trickles": {whole, append([]string{lines + length}, crumbs...), wide, "HTTP/1.1 400 "},
+		"half a body":          {whole, []string{lines + length + body[:40]}, wide, "HTTP/1.1 400 "},
 		"a second request that does not come": {
 			idle, []string{"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"}, short, "HTTP/1.1 200 "},
 	} {
 		answer, took := slowly(t, one.address, 20*time.Millisecond, one.parts...)
-		if took < one.atLeast || took > 10*time.Second {
+		if took < one.atLeast || took > 30*time.Second {
 			t.Errorf("%s: cut after %s, want %s and little more", name, took, one.atLeast)
 		}
 		if one.status != "" && !strings.HasPrefix(answer, one.status) || one.status == "" && answer != "" && !strings.HasPrefix(answer, "HTTP/1.1 408 ") {
@@ -117,7 +118,7 @@ func TestSlow_NobodyHoldsAConnectionForEver(t *testing.T) {
 // TestSlow_AWaitOutlastsTheReadTimeout: who has sent everything may wait for longer than he had for sending.
 func TestSlow_AWaitOutlastsTheReadTimeout(t *testing.T) {
 	c := newCity(t)
-	g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.HeaderTimeout, o.ReadTimeout = 200*time.Millisecond, 400*time.Millisecond })
+	g := c.newGate(c.open(ledger.Options{}), func(o *gateway.Options) { o.HeaderTimeout, o.ReadTimeout = 1500*time.Millisecond, 2*time.Second })
 	connection, err := net.Dial("tcp", g.serve())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +128,7 @@ func TestSlow_AWaitOutlastsTheReadTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range wallet(newKey(), "Prefer", "wait=2") {
+	for name, value := range wallet(newKey(), "Prefer", "wait=4") {
 		request.Header.Set(name, value)
 	}
 	began := time.Now()
@@ -139,7 +140,7 @@ func TestSlow_AWaitOutlastsTheReadTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if response.StatusCode != http.StatusAccepted || time.Since(began) < 2*time.Second {
+	if response.StatusCode != http.StatusAccepted || time.Since(began) < 4*time.Second {
 		t.Errorf("%d after %s", response.StatusCode, time.Since(began))
 	}
 }
