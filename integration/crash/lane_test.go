@@ -30,8 +30,8 @@ import (
 
 const source = "wallet"
 
-// patience bounds every wait of a cell: many times what it takes.
-const patience = 45 * time.Second
+// patience bounds every wait of a cell: many times what it takes. It is a bound on hanging, not on speed.
+const patience = 2 * time.Minute
 
 // lane is where cells run one after the other, undisturbed by those of other lanes.
 type lane struct {
@@ -261,7 +261,7 @@ func (l *lane) feed(ctx context.Context, c cell, key uuid.UUID, hit <-chan struc
 
 func (l *lane) isSending(partnerKey string) bool {
 	// What the child said before it sent may still be on its way to us.
-	for range 10 {
+	for range 100 {
 		l.mu.Lock()
 		is := l.sending[partnerKey]
 		l.mu.Unlock()
