@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -180,15 +181,28 @@ func jobs(t *testing.T, nc *nats.Conn) map[uuid.UUID]int {
 	return keys
 }
 
-// killed has olga do something to a run in a process that kills itself at a point.
+// killed has olga do something to a run in a process that kills itself at a point. What that had told the database to do at the same time may still be
+// done by then, and is when killed returns.
 func (w *world) killed(t *testing.T, broker, label string, at point, passes int, what string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{w.urls.Batch, broker, w.tokens["olga"], label, string(at), strconv.Itoa(passes), what}, "|"))
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{w.urls.Batch + "&application_name=doomed", broker, w.tokens["olga"], label, string(at), strconv.Itoa(passes), what}, "|"))
 	out, err := cmd.CombinedOutput()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 		t.Fatalf("%s of %s was not killed at %s: %v, %s", what, label, at, err, out)
 	}
+	super, err := pgx.Connect(t.Context(), w.urls.Superuser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = super.Close(context.Background()) }()
+	stack.Eventually(t, "the end of its sessions", func() bool {
+		var left int
+		if err := super.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'doomed'`).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		return left == 0
+	})
 }
 
 // TestSIGKILL: whatever a submitter was at when it was killed, the same command again pays every row once, under the key that it had.
