@@ -2,6 +2,8 @@ package banksim
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -15,9 +17,9 @@ func TestRefuseSetBeforeServing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var ln net.Listener
+	for ln == nil { // on a port that no outgoing connection takes while the socket is closed
+		ln, _ = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.Serve(ln) }()
@@ -30,7 +32,7 @@ func TestRefuseSetBeforeServing(t *testing.T) {
 	}
 	within := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !holds(); <-time.After(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !holds(); <-time.After(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("not %s", what)
 			}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/paidonce/paidonce/bankclient/banksim"
+	"github.com/paidonce/paidonce/integration/stack"
 )
 
 // Bank is a simulated bank inside this process, reachable over HTTP.
@@ -24,9 +26,25 @@ type Bank struct {
 	failed  error
 }
 
+// listen listens on a port that nobody takes while the bank has closed its socket, which it does to refuse.
+func listen() (net.Listener, error) {
+	var listener net.Listener
+	var err error
+	for range 5 { // somebody may be quicker
+		var port int
+		if port, err = stack.FreePort(); err != nil {
+			return nil, err
+		}
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return listener, nil
+		}
+	}
+	return nil, err
+}
+
 // Start opens a simulated bank on two ports of its own; hostile, unless the options say otherwise.
 func Start(options banksim.Options) (*Bank, error) {
-	api, err := net.Listen("tcp", "127.0.0.1:0")
+	api, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
