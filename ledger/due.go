@@ -149,7 +149,7 @@ func scanWork(rows pgx.Rows, token uuid.UUID) ([]Work, error) {
 	return work, rows.Err()
 }
 
-// remember adds payloads, attempts and facts to work.
+// remember adds payloads, stops, attempts and facts to work.
 func (l *Ledger) remember(ctx context.Context, work []Work) error {
 	if len(work) == 0 {
 		return nil
@@ -179,6 +179,17 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 				}
 				return rows.Err()
 			})
+		b.Queue(`SELECT operation_id, code FROM stops WHERE operation_id = ANY($1)`, ids).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var id int64
+				var code string
+				if err := rows.Scan(&id, &code); err != nil {
+					return err
+				}
+				place[id].Stopped = code
+			}
+			return rows.Err()
+		})
 		queueHistory(b, ids, func(id int64, a Attempt) { place[id].Attempts = append(place[id].Attempts, a) },
 			func(id int64, f Fact) { place[id].Facts = append(place[id].Facts, f) })
 	})

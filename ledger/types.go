@@ -149,6 +149,8 @@ type Work struct {
 	Epoch       int16
 	InDoubt     bool
 	Paused      bool // a pause covers it: it may be asked after, not sent
+	// Stopped is why nothing more is sent for it: its batch run was cancelled while it was under way or in doubt. "" = it may be sent.
+	Stopped string
 	// FirstSentAt is the time of the earliest attempt under the current partner key; zero = never. Where it is earlier than every attempt
 	// on record, somebody may have sent before them, under a claim that was lost in a failover.
 	FirstSentAt      time.Time

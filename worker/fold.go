@@ -317,6 +317,7 @@ type Situation struct {
 	Unobserved int    // consecutive claims that ended without an observation
 	Unsendable bool   // the local check refused the request
 	Refused    string // the policy of today refuses the job, with this code; "" = it does not
+	Stopped    string // nothing more is sent, for this reason: somebody wants it stopped; "" = it may be
 	SameBytes  bool   // body and partner key are those of the attempts under this key, if there are any
 	SameTerms  bool   // and so are credential and endpoint
 
@@ -353,6 +354,8 @@ func nextUnpaused(s Standing, at Situation) Step {
 		return Step{Kind: Park, Code: "poison"}
 	case s.InDoubt:
 		return nextInDoubt(s, at, expired)
+	case at.Stopped != "":
+		return Step{Kind: Cancel, Code: at.Stopped}
 	case expired:
 		return Step{Kind: Cancel, Code: "expired"}
 	case at.Unsendable:
@@ -373,7 +376,7 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	windowOpen := p.KeyWindow > 0 && !s.FirstSent.IsZero() && at.Now.Before(windowEnd)
 	replayed := s.Replays >= at.IdenticalReplays
 	known := s.Attempts > 0 || s.Absent // without an attempt on record, whose terms would be repeated is not known
-	maySend := known && p.HonoursKeys && windowOpen && !at.Unsendable && at.Refused == "" && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
+	maySend := known && p.HonoursKeys && windowOpen && !at.Unsendable && at.Refused == "" && at.Stopped == "" && at.SameBytes && at.SameTerms && !expired && !s.Seen && !replayed && !s.Rejected &&
 		(p.SerialisesDuplicates || s.Absent)
 	asks := p.LookUp != bankclient.LookUpNone
 	switch {
@@ -387,7 +390,7 @@ func nextInDoubt(s Standing, at Situation, expired bool) Step {
 	case replayed:
 		return Step{Kind: Park, Code: "identical_replays"}
 	case s.Absent:
-		return Step{Kind: Park, Code: cmp.Or(at.Refused, "absent_not_resendable")}
+		return Step{Kind: Park, Code: cmp.Or(at.Stopped, at.Refused, "absent_not_resendable")}
 	case !asks:
 		return Step{Kind: Park, Code: "in_doubt_no_look_up"}
 	case windowOpen, s.LookUps < at.LookUpPatience && (p.KeyWindow == 0 || s.FirstSent.IsZero()):

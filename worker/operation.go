@@ -23,6 +23,7 @@ type operation struct {
 	claim    ledger.Claim
 	prepared bankclient.Prepared
 	unsound  bool   // the local check refused to prepare the request: nothing may be sent
+	stopped  string // nothing more is sent, for this reason; "" = it may be
 	refused  string // the policy of today refuses the job, with this code: nothing may be sent; "" = it does not
 	epoch    int16
 
@@ -69,7 +70,7 @@ func (op *operation) attempted() bool {
 // recall is an operation as the ledger remembers it.
 func recall(p *partner, work *ledger.Work) *operation {
 	return &operation{partner: p, claim: work.Claim, epoch: work.Epoch, attempts: work.Attempts, facts: work.Facts, known: len(work.Facts),
-		inDoubt: work.InDoubt, paused: work.Paused, firstSent: work.FirstSentAt, unobserved: int(work.UnobservedClaims), now: work.Now}
+		inDoubt: work.InDoubt, paused: work.Paused, stopped: work.Stopped, firstSent: work.FirstSentAt, unobserved: int(work.UnobservedClaims), now: work.Now}
 }
 
 // hold takes over a claim and gives it to the lease keeper.
@@ -170,7 +171,7 @@ func (w *Worker) next(op *operation) Step {
 	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
 	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter, NotBefore: op.notYet(), Lease: w.opts.Lease,
-		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, Refused: op.refused, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
+		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, Refused: op.refused, Stopped: op.stopped, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),
 		LookUpPatience: len(op.partner.schedule.lookUps), PoisonClaims: w.opts.PoisonClaims, IdenticalReplays: w.opts.IdenticalReplays})
 }
 

@@ -402,8 +402,9 @@ func (s *session) batchCancel() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "End a run: nothing more is enqueued, and what is neither under way nor in doubt ends",
-		Long: "Ends a run for good. Rows that are not enqueued never will be; operations that are neither under way nor in doubt are cancelled. All else\n" +
-			"goes on to its outcome, since money may have moved: then the exit code is 6. It can be repeated.",
+		Long: "Ends a run for good. Rows that are not enqueued never will be; operations that are neither under way nor in doubt are cancelled. For all\n" +
+			"else nothing more is sent; what was sent is asked after and goes on to its outcome, since money may have moved: then the exit code is 6.\n" +
+			"It can be repeated.",
 		Example: "  paidonce batch cancel 2026-11-payroll --reason 'wrong month'\n  paidonce batch cancel 2026-11-payroll --reason 'wrong month' --dry-run",
 		Args:    exactly(1, "one run key"),
 		RunE: s.do(func(ctx context.Context, args []string) error {

@@ -21,7 +21,9 @@
 //
 // R4 Two equal rows are two payments. They are pointed out, and need a word from the submitter; none is ever dropped.
 //
-// R5 A cancelled run enqueues nothing any more, and ends what is neither under way nor in doubt. All else goes on to its outcome.
+// R5 A cancelled run enqueues nothing any more, and ends what is neither under way nor in doubt. All else is marked: nothing more is sent for it. What
+// was sent is asked after and goes on to its outcome; what comes to be neither under way nor in doubt ends; and what the partner does not find
+// is parked, since nobody's wish proves that nothing was paid.
 //
 // R6 A paused run enqueues nothing, and sends nothing that is neither under way nor in doubt: what of it is enqueued is held until the run is
 // resumed, whatever else is resumed or looked up meanwhile. Then it comes back at the rate of its partner, and not before the time at which it

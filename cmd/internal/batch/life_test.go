@@ -438,6 +438,47 @@ func TestCancel_RacesWithTheEnqueueing(t *testing.T) {
 	}
 }
 
+// TestCancel_StopsWhatItCannotEnd: what is under way, in doubt or parked is marked, and whoever takes it up next is told; what has ended is not.
+func TestCancel_StopsWhatItCannotEnd(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	ctx := t.Context()
+	w.enqueue(w.submit("run-1", csvRows(6)))
+	w.enqueue(w.submit("run-2", csvRows(7)))
+	is := func(n int, change string) {
+		w.exec(`UPDATE operations o SET ` + change + ` FROM batch_rows b JOIN batch_runs r ON r.id = b.run_id
+			WHERE o.id = b.operation_id AND b.n = ` + fmt.Sprint(n) + ` AND r.run_key = 'run-1'`)
+	}
+	w.exec(`ALTER TABLE operations DISABLE TRIGGER USER`)
+	is(1, `state = 'claimed', fence = 1, claim_token = gen_random_uuid(), lease_until = now() - interval '1 s'`)
+	is(2, `in_doubt = true, first_sent_at = now()`)
+	is(3, `state = 'parked', in_doubt = true, first_sent_at = now(), code = 'in_doubt'`)
+	is(4, `state = 'rejected', outcome_at = now(), code = 'account_closed'`)
+	w.exec(`ALTER TABLE operations ENABLE TRIGGER USER`)
+	for range 2 { // it can be repeated
+		ended, err := w.Cancel(ctx, "run-1", w.people["oscar"], "wrong month", false)
+		if err != nil || ended.Cancelled != 2 || ended.Left != 4 {
+			t.Fatalf("cancel: %+v, %v", ended, err)
+		}
+	}
+	w.want(3, `SELECT count(*) FROM stops s JOIN batch_rows b USING (operation_id) JOIN batch_runs r ON r.id = b.run_id
+		WHERE r.run_key = 'run-1' AND b.n IN (1, 2, 3) AND s.code = 'run_cancelled'`)
+	w.want(3, `SELECT count(*) FROM stops`)
+	w.exec(`UPDATE due SET due_at = now() - interval '1 s'`)
+	work, err := w.worker().ClaimDue(ctx, "northbank", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := 0
+	for _, one := range work {
+		if one.Stopped == "run_cancelled" {
+			stopped++
+		}
+	}
+	if len(work) != 9 || stopped != 2 {
+		t.Errorf("the sweep has %d operations, %d of them stopped, want 9 and 2", len(work), stopped)
+	}
+}
+
 // TestCancel_FreesTheContentOnlyIfNothingWasEnqueued: what may have been paid is never paid again without a second person.
 func TestCancel_FreesTheContentOnlyIfNothingWasEnqueued(t *testing.T) {
 	w := newWorld(t, operate.Options{})

@@ -48,6 +48,7 @@ type Operation struct {
 	TransferID  string
 	Code        string
 	Contradicts bool
+	Stopped     string // as a cancelled batch run leaves it
 	Attempts    []ledger.Attempt
 	Facts       []ledger.Fact
 	CreatedAt   time.Time
@@ -218,7 +219,7 @@ func (l *Ledger) pick(want func(*Operation) bool) []*Operation {
 
 func (l *Ledger) work(op *Operation, before ledger.State, unobserved int16, now time.Time) ledger.Work {
 	return ledger.Work{Claim: l.claimOf(op), State: before, Source: op.Wish.Source, Route: op.Wish.Route, Payload: op.Wish.Payload, Fingerprint: op.Wish.Fingerprint,
-		Pinned: op.Pinned, PartnerKey: op.PartnerKey, Epoch: op.Epoch, InDoubt: op.InDoubt, FirstSentAt: op.FirstSentAt,
+		Pinned: op.Pinned, PartnerKey: op.PartnerKey, Epoch: op.Epoch, InDoubt: op.InDoubt, FirstSentAt: op.FirstSentAt, Stopped: op.Stopped,
 		UnobservedClaims: unobserved, Attempts: slices.Clone(op.Attempts), Facts: slices.Clone(op.Facts), CreatedAt: op.CreatedAt, Now: now}
 }
 
