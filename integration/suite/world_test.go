@@ -31,11 +31,22 @@ import (
 const (
 	partnerID = "northbank"
 
-	// Short, and still within the timing rules, with seconds to spare between claim and send on a loaded machine.
-	lease   = 6 * time.Second
-	timeout = 3 * time.Second
-	margin  = 300 * time.Millisecond
+	margin = 300 * time.Millisecond
 )
+
+// pace is how long a claim and a call last. Both are within the timing rules.
+type pace struct{ lease, timeout time.Duration }
+
+// paceOf is short for the scenarios that wait for the end of a lease or of a call, or see a claim renewed, and long for all others: there nothing may end by itself, however
+// busy the machine is.
+func paceOf(name string) pace {
+	for _, waits := range []string{"A8_", "B8_", "B12_", "C1_", "D1_", "L1_"} {
+		if strings.Contains(name, waits) {
+			return pace{6 * time.Second, 3 * time.Second}
+		}
+	}
+	return pace{time.Minute, 20 * time.Second} // forty seconds are left between claim and send
+}
 
 var everyStep = flag.Bool("every-step", false, "kill at every step instead of a choice of them")
 
@@ -52,6 +63,7 @@ func TestMain(m *testing.M) {
 
 // world is a ledger in Postgres and a simulated bank over HTTP.
 type world struct {
+	pace
 	t          testing.TB
 	led        *ledger.Ledger
 	observer   *ledger.Ledger
@@ -72,10 +84,10 @@ type world struct {
 
 func newWorld(t testing.TB, options banksim.Options) *world {
 	t.Helper()
-	w := &world{t: t, copies: 1, credential: "2026-11", adapter: reference.New(), resets: strings.Contains(t.Name(), "/A3_"),
+	w := &world{pace: paceOf(t.Name()), t: t, copies: 1, credential: "2026-11", adapter: reference.New(), resets: strings.Contains(t.Name(), "/A3_"),
 		script: map[string][]workertest.Fault{}, sends: map[string]int{}, arrived: map[uuid.UUID][]workertest.Sent{}}
 	urls := stack.Databases(t)
-	w.led, w.observer = openLedger(t, urls.Worker, 4), openLedger(t, urls.Owner, 1)
+	w.led, w.observer = openLedger(t, urls.Worker, w.lease, 4), openLedger(t, urls.Owner, w.lease, 1)
 	var err error
 	if w.second, err = pgxpool.New(t.Context(), urls.Superuser+"&pool_max_conns=2"); err != nil {
 		t.Fatalf("open a second way to the ledger: %v", err)
@@ -90,7 +102,7 @@ func newWorld(t testing.TB, options banksim.Options) *world {
 	return w
 }
 
-func openLedger(t testing.TB, url string, conns int32) *ledger.Ledger {
+func openLedger(t testing.TB, url string, lease time.Duration, conns int32) *ledger.Ledger {
 	t.Helper()
 	led, err := ledger.Open(t.Context(), url, ledger.Options{Lease: lease, MaxConns: conns})
 	if err != nil {
@@ -150,7 +162,7 @@ func (w *world) Ledger() worker.Ledger { return w.led }
 func (w *world) PartnerID() string     { return partnerID }
 
 // Patience covers sends in doubt that are a second apart until the fifth parks, under load.
-func (w *world) Patience() time.Duration { return 60 * time.Second }
+func (w *world) Patience() time.Duration { return 2 * time.Minute }
 
 // KillPoints keeps a run in real time short: after the claim, after the send, after the record, and near the end.
 func (w *world) KillPoints(steps int) []int {
@@ -165,7 +177,7 @@ func (w *world) KillPoints(steps int) []int {
 // Partner is a client of its own for each process, as another machine would have.
 func (w *world) Partner() worker.Partner {
 	partner, err := bankclient.New(bankclient.Config{ID: partnerID, BaseURL: w.baseURL, CredentialID: w.credential,
-		Token: func() string { return "secret of " + w.credential }, Timeout: timeout, MaxInFlight: 64}, w.adapter)
+		Token: func() string { return "secret of " + w.credential }, Timeout: w.timeout, MaxInFlight: 64}, w.adapter)
 	if err != nil {
 		w.t.Fatalf("new partner: %v", err)
 	}
@@ -174,8 +186,8 @@ func (w *world) Partner() worker.Partner {
 }
 
 func (w *world) Options() worker.Options {
-	return worker.Options{Lease: lease, AckWait: 2 * time.Second, Heartbeat: 600 * time.Millisecond, RecordMargin: margin,
-		ShutdownGrace: 5 * time.Second, SweepEvery: 50 * time.Millisecond, ParkedEvery: time.Second, RetryInitial: 100 * time.Millisecond}
+	return worker.Options{Lease: w.lease, AckWait: 2 * time.Second, Heartbeat: 600 * time.Millisecond, RecordMargin: margin,
+		ShutdownGrace: w.timeout + 2*time.Second, SweepEvery: 50 * time.Millisecond, ParkedEvery: time.Second, RetryInitial: 100 * time.Millisecond}
 }
 
 // scripted makes the network refuse those calls of which the script says so; all else is the bank's doing.
@@ -242,9 +254,9 @@ func (w *world) fault(f workertest.Fault) banksim.Fault {
 	case workertest.Fails:
 		return banksim.Fault{Name: "error_before_commit"}
 	case workertest.LateBooking:
-		return banksim.Fault{Name: "late_commit", DelayMS: (timeout + 400*time.Millisecond).Milliseconds()}
+		return banksim.Fault{Name: "late_commit", DelayMS: (w.timeout + 400*time.Millisecond).Milliseconds()}
 	case workertest.SlowAnswer:
-		return banksim.Fault{Name: "late_answer", DelayMS: (lease / 3).Milliseconds() + 50}
+		return banksim.Fault{Name: "late_answer", DelayMS: 2050} // longer than a third of the short lease
 	case workertest.InUse:
 		return banksim.Fault{Name: "status", Status: 409, Value: "request_in_progress"}
 	case workertest.RateLimited:

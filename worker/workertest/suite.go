@@ -172,7 +172,7 @@ func racingDeliveries(t *testing.T, world World) {
 	}
 	wg.Wait()
 	if o := AwaitEnd(t, world, key); o.State != ledger.StateAuthorized || o.Attempts != 1 {
-		t.Errorf("state %s after %d attempts, want authorized after 1", o.State, o.Attempts)
+		t.Errorf("state %s after %d attempts, want authorized after 1; on record are %+v", o.State, o.Attempts, o.Facts)
 	}
 	if n := len(world.Sent(key)); n != 1 {
 		t.Errorf("the bank saw %d requests, want 1", n)
