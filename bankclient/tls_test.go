@@ -42,7 +42,7 @@ func mustURL(t *testing.T, text string) *url.URL {
 // eventually polls, bounded, for what has no signal of its own.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound on hanging, not on speed
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
