@@ -31,7 +31,7 @@ func (o *output) Write(p []byte) (int, error) {
 
 func (o *output) find(t *testing.T, pattern *regexp.Regexp) []string {
 	t.Helper()
-	end := time.After(10 * time.Second)
+	end := time.After(time.Minute)
 	for {
 		o.mu.Lock()
 		found := pattern.FindStringSubmatch(o.text.String())
@@ -84,7 +84,7 @@ func TestStartsSaysWhatItIsAndStops(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("exit code %d: %s", code, out.text.String())
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("does not stop")
 	}
 }

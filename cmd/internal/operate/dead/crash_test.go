@@ -169,13 +169,13 @@ func TestReplay_TwoOperatorsAtOnce(t *testing.T) {
 	w.bury(letters...)
 	p := w.freeze(dead.Filter{})
 	s := &slow{Publisher: w.publish, begun: make(chan struct{}), go_: make(chan struct{})}
-	desk := dead.New(w.letters, s, w.pool, dead.Options{Chunk: 7, Lease: 600 * time.Millisecond})
+	desk := dead.New(w.letters, s, w.pool, dead.Options{Chunk: 7, Lease: 3 * time.Second})
 	first, err := desk.Replay(t.Context(), p, 0)
 	w.must(err)
 	ended := make(chan error, 1)
 	go func() { _, err := w.do(w.olga, first); ended <- err }()
 	<-s.begun
-	<-time.After(time.Second) // longer than a lease: it is kept
+	<-time.After(4 * time.Second) // longer than a lease: it is kept
 	second, err := w.desk.Replay(t.Context(), p, 0)
 	w.must(err)
 	if _, err := w.do(w.oscar, second); !errors.Is(err, operate.ErrRefused) || !strings.Contains(err.Error(), "not run twice") {
