@@ -113,7 +113,7 @@ func TestStreamFull(t *testing.T) {
 	all := proof.Publication{Keys: m.Keys}
 	at := 0
 	for ; at < len(m.Messages); at++ {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // only a full stream takes so long
 		err = all.Send(ctx, r.publisher, m.Messages[at:at+1])
 		cancel()
 		if err != nil {
@@ -159,11 +159,8 @@ func TestStreamFull_EventsAndDeadLetters(t *testing.T) {
 // TestL4_KilledBetweenCommitAndPublish: the event still comes, once per id.
 func TestL4_KilledBetweenCommitAndPublish(t *testing.T) {
 	r := newRig(t, setup{bank: banksim.Options{Calm: true, Latency: 300 * time.Millisecond}})
-	arrived := r.arrivals()
 	w := r.start(t, "", nil)
-	r.load(t, 16)
-	await(t, "a request arrives", arrived)
-	r.broker.Kill() // so that nothing can be published
+	r.atFirst(t, func() { r.load(t, 16) }, r.broker.Kill) // so that nothing can be published
 	eventually(t, patience, "outcomes are committed", func(context.Context) (bool, error) {
 		return r.count(t, "SELECT count(*) FROM outbox WHERE type = 'authorized'") > 0, nil
 	})

@@ -36,7 +36,7 @@ const (
 	lease    = 1500 * time.Millisecond // the arena's defaults
 	ackWait  = 1200 * time.Millisecond
 	grace    = 3 * time.Second
-	patience = time.Minute
+	patience = 3 * time.Minute // a bound on hanging, not on speed
 )
 
 func TestMain(m *testing.M) {
@@ -225,7 +225,7 @@ func (r *rig) startBroker(t *testing.T, with setup) {
 // provision makes the streams; a cluster may need a moment before it has a leader.
 func (r *rig) provision(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the streams are made", func(ctx context.Context) (bool, error) {
+	eventually(t, patience, "the streams are made", func(ctx context.Context) (bool, error) {
 		err := underfire.Provision(ctx, r.config, r.roles.Provisioner)
 		return err == nil, err
 	})

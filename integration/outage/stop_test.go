@@ -11,7 +11,7 @@ import (
 
 // stopsWithin is the grace, what a process may take beyond it to flush and to cancel what it has asked for (8 s), and to hang up (5 s), and time for
 // a busy machine to notice.
-const stopsWithin = grace + 13*time.Second + 2*time.Second
+const stopsWithin = grace + 13*time.Second + 15*time.Second
 
 // stopsInTime tells a worker to stop and gives it so long.
 func stopsInTime(t *testing.T, w *arena.Worker) {
@@ -33,12 +33,11 @@ func swallow(p *proxy.Proxy, everything bool) { p.Set(proxy.Way{BlackHole: every
 // What the bank says cannot be recorded or acknowledged, and the process ends nevertheless. When both are back, nothing is lost.
 func TestL1_TermWhileNobodyHearsUs(t *testing.T) {
 	r := newRig(t, setup{bank: banksim.Options{Calm: true, Latency: 500 * time.Millisecond}})
-	arrived := r.arrivals()
 	w := r.start(t, "", nil)
-	r.load(t, 12)
-	await(t, "a request arrives", arrived)
-	swallow(r.toLedger, true)
-	swallow(r.toBroker, true)
+	r.atFirst(t, func() { r.load(t, 12) }, func() {
+		swallow(r.toLedger, true)
+		swallow(r.toBroker, true)
+	})
 	stopsInTime(t, w)
 	if n := r.count(t, "SELECT count(*) FROM operations WHERE state = 'claimed'"); n == 0 {
 		t.Error("nothing was in flight: the test proves nothing")
