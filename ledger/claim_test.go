@@ -493,7 +493,7 @@ func inParallel[T any](a, b func() T) (first, second T) {
 
 // TestResume_DoesNotWaitForWhatIsAtWork: it would lock many rows in an order of its own, and could deadlock with a batch of records.
 func TestResume_DoesNotWaitForWhatIsAtWork(t *testing.T) {
-	db := newDatabase(t, ledger.Options{StatementTimeout: 300 * time.Millisecond})
+	db := newDatabase(t, ledger.Options{StatementTimeout: 4 * time.Second})
 	ctx := context.Background()
 	if err := db.Pause(ctx, ledger.ScopeAll, "", "why", "ann"); err != nil {
 		t.Fatal(err)

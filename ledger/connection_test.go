@@ -203,8 +203,8 @@ func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 			stack.Eventually(t, "an end of the abandoned query", func() bool {
 				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND state <> 'idle'`) == 0
 			})
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("something was open in the database for %v, want at most 5s", took)
+			if took := time.Since(start); took > 20*time.Second { // the limits of its role are shorter, on a machine that keeps pace
+				t.Errorf("something was open in the database for %v after its caller had left", took)
 			}
 			stack.Eventually(t, "an empty pool", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
 			if err := tx.Rollback(context.Background()); err != nil {
