@@ -16,8 +16,9 @@ import (
 const (
 	lease   = 2 * time.Second
 	ackWait = 1500 * time.Millisecond
-	// stopWithin is the shutdown grace (3 s), and what a process may need beyond it to hang up.
-	stopWithin = 15 * time.Second
+	// stopWithin is the shutdown grace (3 s), what a process may take beyond it to flush and to cancel what it has asked for (8 s), and to hang up
+	// (5 s), and time for a busy machine to notice.
+	stopWithin = 31 * time.Second
 )
 
 // counters is what the workers have said.

@@ -116,15 +116,15 @@ func rest(ctx context.Context, o options, w *world, say *progress) (*proof.Witne
 	deadline := time.After(o.settle)
 	for calm := 0; calm < 2; {
 		s, err := witnesses.Standing(ctx)
-		if err != nil {
-			witnesses.Close()
-			return nil, err
-		}
-		if calm++; !s.Done() {
+		if calm++; err != nil || !s.Done() { // a server that has just come back may not answer yet
 			calm = 0
 		}
 		select {
 		case <-deadline:
+			if err != nil {
+				witnesses.Close()
+				return nil, err
+			}
 			say.line("waited %s, and not everything is finished", o.settle)
 			return witnesses, nil
 		case <-ctx.Done():
