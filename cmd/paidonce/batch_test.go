@@ -156,7 +156,7 @@ func (i *installation) heldRun(dir string) {
 func (i *installation) expiresWhileHeld(dir string) {
 	t := i.t
 	t.Helper()
-	until := time.Now().Add(3 * time.Second).UTC().Truncate(time.Second)
+	until := time.Now().Add(16 * time.Second).UTC().Truncate(time.Second) // late enough for three commands on a busy machine
 	file := i.write(dir, "late.csv", "row_ref,debtor_account,amount,currency,name,iban,not_after\n"+
 		"l-1,"+canaryAccount+",10.02,GBP,"+canaryName+","+canaryIBAN+",\nl-2,"+canaryAccount+",20.02,GBP,"+canaryName+","+canaryIBAN+","+until.Format(time.RFC3339)+"\n")
 	i.okAs("olga", "pause", "source", "wallet", "--reason", "maintenance")

@@ -273,8 +273,12 @@ func TestMigrateStatus_UnderTheWorkersSeedSaysWhatIsWrong(t *testing.T) {
 	i.migrate()
 	began := time.Now()
 	got := i.run("", "migrate", "status") // the settings hold the worker's
-	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "Permissions Violation") || !strings.Contains(got.errors, "role provisioner") || time.Since(began) > 8*time.Second {
-		t.Errorf("after %s: %+v", time.Since(began), got)
+	took := time.Since(began)
+	if got.code != cli.NotAllowed || !strings.Contains(got.errors, "Permissions Violation") || !strings.Contains(got.errors, "role provisioner") {
+		t.Errorf("after %s: %+v", took, got)
+	}
+	if took > 25*time.Second { // it would wait for half a minute
+		t.Errorf("it took %s", took)
 	}
 }
 
