@@ -165,7 +165,7 @@ func (c *child) wasKilled(t *testing.T) {
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Fatalf("the gateway ended with %v, want SIGKILL", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute): // a bound on hanging, not on speed
 		t.Fatal("the gateway was not killed: the test proves nothing")
 	}
 }

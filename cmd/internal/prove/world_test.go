@@ -216,7 +216,7 @@ func (w *world) until(operations int) {
 	w.t.Helper()
 	conn := w.superuser(w.databases.Superuser)
 	defer func() { _ = conn.Close(context.Background()) }()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute) // a bound on hanging, not on speed
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -342,7 +342,7 @@ func (w *world) clone() (superuser string, options prove.Options) {
 	original, rename := w.renamed(name)
 	server := w.superuser(os.Getenv("PAIDONCE_TEST_POSTGRES"))
 	defer func() { _ = server.Close(context.Background()) }()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute) // a bound on hanging, not on speed
 	for {
 		_, err := server.Exec(w.t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+original)
 		if err == nil {
