@@ -129,7 +129,7 @@ func TestMatrix_EveryPointAndEveryBehaviour(t *testing.T) {
 	for _, c := range full {
 		names[c.name()] = true
 	}
-	if len(names) != len(full) || len(full) != 402 { // 17 points under all 9 behaviours, 23 more under 48 in sum; each twice
+	if len(names) != len(full) || len(full) != 520 { // 17 points under all 12 behaviours, 28 more under 56 in sum; each twice
 		t.Errorf("%d cells, %d names", len(full), len(names))
 	}
 }

@@ -36,6 +36,9 @@ func behaviours() []behaviour {
 		{name: "late_commit", faults: []banksim.Fault{{Name: "late_commit", DelayMS: 1300, Next: 1}}, outcome: "authorized", executions: 1},
 		{name: "our_funds", faults: []banksim.Fault{{Name: "insufficient_funds", Next: 1}}, outcome: "authorized", executions: 1, refused: true},
 		{name: "rate_limited", faults: []banksim.Fault{{Name: "rate_limited", Next: 1}}, outcome: "authorized", executions: 1, refused: true},
+		{name: "unauthorized", faults: []banksim.Fault{{Name: "unauthorized", Next: 1}}, outcome: "authorized", executions: 1, refused: true},
+		{name: "in_progress", faults: []banksim.Fault{{Name: "in_progress", DelayMS: 600, Next: 1}}, outcome: "authorized", executions: 1},
+		{name: "key_reused", faults: []banksim.Fault{{Name: "status", Status: 422, Value: "idempotency_key_reused", Next: 1}}, outcome: "authorized", executions: 1},
 		{name: "mismatch", faults: []banksim.Fault{{Name: "echo_differs", Value: "amount"}}, outcome: "parked", orElse: "authorized", executions: 1},
 		{name: "conflict", conflict: true, outcome: "authorized", executions: 1},
 		{name: "ledger_away", away: true, outcome: "authorized", executions: 1},
@@ -49,19 +52,20 @@ type point struct {
 }
 
 func points() []point {
-	doubt, again := []string{"error_after_commit", "late_commit"}, []string{"rate_limited", "our_funds"}
+	late, again := []string{"late_commit"}, []string{"rate_limited", "our_funds"} // after a 401 a worker leaves the partner alone for a while
+	doubt := []string{"error_after_commit", "late_commit", "in_progress", "key_reused"}
 	finished := []string{"calm", "rejects", "error_after_commit", "conflict", "ledger_away"}
 	alarm, parked, dead, away := []string{"our_funds", "mismatch"}, []string{"mismatch"}, []string{"conflict"}, []string{"ledger_away"}
 	return []point{
 		{"pull:before", []string{"calm"}}, {"pull:after", []string{"calm"}}, {"received", nil}, {"claim:before", nil}, {"claim:after", nil}, {"send:before", nil}, {"sent:arrived", nil}, {"send:after", nil},
 		{"record:before", nil}, {"record:after", nil}, {"done:before", nil}, {"acknowledged:before", nil}, {"acknowledged:after", nil},
-		{"in_progress:before", doubt[1:]}, {"in_progress:after", doubt[1:]}, {"hint:before", finished}, {"hint:after", finished},
+		{"in_progress:before", late}, {"in_progress:after", late}, {"hint:before", finished}, {"hint:after", finished},
 		{"retry:before", away}, {"handed_back:before", away}, {"handed_back:after", away},
 		{"outbox_read:before", nil}, {"outbox_read:after", nil}, {"event_published:before", nil}, {"event_published:after", nil},
 		{"mark_published:before", nil}, {"mark_published:after", nil},
 		{"look_up:before", doubt}, {"look_up:after", doubt},
 		{"claim_due:before", slices.Concat(doubt, again)}, {"claim_due:after", slices.Concat(doubt, again)},
-		{"attempt:before", again}, {"attempt:after", again}, {"renew:before", doubt[1:]}, {"renew:after", doubt[1:]},
+		{"attempt:before", again}, {"attempt:after", again}, {"renew:before", late}, {"renew:after", late},
 		{"pause:before", alarm}, {"pause:after", alarm}, {"look_at_parked:before", parked}, {"look_at_parked:after", parked}, {"append:before", parked}, {"append:after", parked},
 		{"dead:before", dead}, {"dead_published:before", dead}, {"dead_published:after", dead}, {"terminated:before", dead}, {"terminated:after", dead},
 	}
