@@ -11,9 +11,9 @@ import (
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
-// TestE1_KilledAroundTheLetterOfAStray: a job that no consumer covers becomes one dead letter, although the worker that buries it is killed before
+// TestF8_KilledAroundTheLetterOfAStray: a job that no consumer covers becomes one dead letter, although the worker that buries it is killed before
 // and after it is published.
-func TestE1_KilledAroundTheLetterOfAStray(t *testing.T) {
+func TestF8_KilledAroundTheLetterOfAStray(t *testing.T) {
 	const nowhere = "nowhere"
 	server, roles, publisher := openBroker(t, []string{laneRoute(0), nowhere})
 	l := newLane(t, 0, server, roles, publisher, false)
