@@ -186,6 +186,26 @@ func insertOperation(replaced ...string) string {
 	return strings.NewReplacer(append(pairs, values...)...).Replace(anOperation)
 }
 
+// TestI4I6_NobodyButTheOwnerMakesAnAuthorization that was not reached, nor entries of another one.
+func TestI4I6_NobodyButTheOwnerMakesAnAuthorization(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	worker := connect(t, db.urls.Worker)
+	for _, state := range []string{"authorized", "rejected", "parked"} {
+		refused(t, worker, refusedChange, insertOperation("state", "'"+state+"'"))
+	}
+	open, authorized := mustClaim(t, db.Ledger, newWish()), mustClaim(t, db.Ledger, newWish())
+	mustRecord(t, db.Ledger, ledger.Authorize(authorized, "tr_1"))
+	const enter = `INSERT INTO entries (operation_id, event, account, amount_minor, currency)
+		SELECT $1::int8, 'authorized', 'other:' || sign(a.minor), a.minor, $3 FROM unnest(ARRAY[-$2::int8, $2::int8]) AS a(minor)`
+	refused(t, worker, refusedUnbalanced, enter, open.OperationID, 4900, "GBP")
+	refused(t, worker, refusedUnbalanced, enter, authorized.OperationID, 4900, "EUR")
+	refused(t, worker, refusedUnbalanced, enter, authorized.OperationID, 4901, "GBP")
+	refused(t, worker, refusedUnbalanced, enter, 1<<40, 4900, "GBP")
+	if _, err := worker.Exec(t.Context(), enter, authorized.OperationID, 4900, "GBP"); err != nil {
+		t.Errorf("entries that agree: %v", err)
+	}
+}
+
 func TestI3I5_EveryCheckRefuses(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	db.exec(insertOperation())
@@ -249,6 +269,7 @@ func TestI6_EntriesBalanceOrAreRefused(t *testing.T) {
 		"off by one":           `(2, 'authorized', -4900, 'GBP', 'a'), (2, 'authorized', 4899, 'GBP', 'b')`,
 		"two currencies":       `(2, 'authorized', -4900, 'GBP', 'a'), (2, 'authorized', 4900, 'EUR', 'b')`,
 		"across two operation": `(2, 'authorized', -4900, 'GBP', 'a'), (3, 'authorized', 4900, 'GBP', 'b')`,
+		"one side of another":  `(1, 'settled', -4900, 'GBP', 'a')`,
 		"across two events":    `(2, 'authorized', -4900, 'GBP', 'a'), (2, 'settled', 4900, 'GBP', 'b')`,
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, db.conn, refusedUnbalanced, insert+values) })

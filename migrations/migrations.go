@@ -23,7 +23,7 @@ var files embed.FS
 
 // Current is the schema version that this program was written for. Oldest is the oldest one it can work on.
 const (
-	Current int64 = 13
+	Current int64 = 14
 	Oldest  int64 = 13
 )
 

@@ -17,8 +17,9 @@ import (
 const (
 	oddPartner = "oddbank"
 	oddWindow  = 40 * time.Second
-	// oddArrival is what delays a request at most: the network's delay, the bank's own (longestBankDelay) and the look at the ledger.
-	oddArrival    = 4 * time.Second
+	// oddArrival is what delays a request at most: the network's delay, the bank's own (longestBankDelay), the look at the ledger, and a machine
+	// that stands still for some seconds meanwhile.
+	oddArrival    = 8 * time.Second
 	oddVisibility = 2 * time.Second
 
 	longestBankDelay = 1500 * time.Millisecond
