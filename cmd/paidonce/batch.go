@@ -131,7 +131,7 @@ func codeOfRuns(err error) error {
 		{batch.ErrDuplicates, cli.Ambiguous}, {batch.ErrKeyTaken, cli.Ambiguous}, {batch.ErrRowsMissing, cli.Ambiguous},
 		{batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict},
 		{batch.ErrPaused, cli.Conflict}, {batch.ErrCancelled, cli.Conflict}, {batch.ErrNotReleased, cli.Conflict}, {batch.ErrUnpublished, cli.TryAgain},
-		{batch.ErrOldSchema, cli.Partial},
+		{batch.ErrOldSchema, cli.Partial}, {batch.ErrNotListed, cli.Partial},
 	} {
 		if errors.Is(err, one.err) {
 			return cli.Exit(one.code, err)
@@ -445,7 +445,7 @@ func (s *session) batchReport() *cobra.Command {
 		Short: "Write what became of every row, as CSV",
 		Long: "Writes the columns of the file and, for each row, its key, state, transfer id and reason; partial while the run goes on. For people, cells\n" +
 			"that a spreadsheet would take for formulas begin with an apostrophe; --for machine leaves every byte. Exit code 6: some rows are\n" +
-			"rejected or parked. The report shows names and account numbers: who asked for it, and why, is written into the audit log first.",
+			"rejected or parked, or were never enqueued before the run was cancelled and so are not in it. The report shows names and account numbers: who asked for it, and why, is written into the audit log first.",
 		Example: "  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' > november-report.csv\n" +
 			"  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' --for machine --out november.csv",
 		Args: exactly(1, "one run key"),

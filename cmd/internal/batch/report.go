@@ -30,7 +30,8 @@ func outcomeNames() []string {
 }
 
 // Report writes the rows of a run as CSV: the columns of the file, and what became of each row. A row that is no operation yet says not_enqueued; of
-// a row whose payload was purged, the columns of the file are empty.
+// a row whose payload was purged, the columns of the file are empty. Rows that are enqueued meanwhile are in it once. Where rows of the run are neither
+// enqueued nor kept, all others are written, and then the error is ErrNotListed: of a cancelled run, what was never enqueued is not kept.
 func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io.Writer) error {
 	columns := run.Columns
 	if len(columns) == 0 {
@@ -47,15 +48,25 @@ func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io
 		_, _ = w.out.WriteString("\ufeff") // without it spreadsheets take UTF-8 for something else
 	}
 	w.line(append(headers, outcomeNames()...))
-	if err := s.reportEnqueued(ctx, run, w); err != nil {
-		return err
-	}
-	if run.State != Cancelled {
-		if err := s.reportParts(ctx, run, w); err != nil {
+	w.told = make([]bool, run.Rows+1)
+	for _, pass := range []func(context.Context, Run, *reportWriter) error{
+		s.reportEnqueued, s.reportParts,
+		s.reportEnqueued, // what was no longer in its part is an operation
+	} {
+		if err := pass(ctx, run, w); err != nil {
 			return err
 		}
+		if w.rows == run.Rows {
+			break
+		}
 	}
-	return w.out.Flush()
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	if missing := run.Rows - w.rows; missing > 0 {
+		return fmt.Errorf("%w: %d of %d, see `paidonce batch status %s`", ErrNotListed, missing, run.Rows, run.RunKey)
+	}
+	return nil
 }
 
 func (s *Service) reportEnqueued(ctx context.Context, run Run, w *reportWriter) error {
@@ -102,7 +113,7 @@ func (s *Service) reportParts(ctx context.Context, run Run, w *reportWriter) err
 	for _, p := range parts {
 		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run.ID, p.number)
 		if errors.Is(err, pgx.ErrNoRows) {
-			continue // enqueued while we looked: the next report has it
+			continue // enqueued while we looked
 		}
 		if err != nil {
 			return fmt.Errorf("read part %d: %w", p.number, err)
@@ -127,9 +138,16 @@ type reportWriter struct {
 	people  bool
 	columns []string
 	buffer  []byte
+	told    []bool // by the number of the row
+	rows    int
 }
 
 func (w *reportWriter) row(source, route string, r RowOutcome, payload []byte) error {
+	if w.told[r.N] {
+		return nil
+	}
+	w.told[r.N] = true
+	w.rows++
 	cells := make([]string, 0, len(w.columns)+9)
 	var j job.Job
 	if len(payload) > 0 {

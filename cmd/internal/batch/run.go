@@ -65,6 +65,7 @@ var (
 	ErrNotReleased  = errors.New("the run is not released")
 	ErrKeyTaken     = errors.New("the key of a row is on record for another job")
 	ErrRowsMissing  = errors.New("rows of the run are on record nowhere: nothing more of it can be enqueued")
+	ErrNotListed    = errors.New("the report lacks rows that were never enqueued and are not kept")
 	ErrRoute        = errors.New("a route of the run is not configured")
 )
 

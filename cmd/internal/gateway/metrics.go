@@ -22,7 +22,7 @@ func newMetrics(sources map[string]Source) *metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "paidonce_gateway_request_seconds",
 			Help: "Time from the head of a request to its answer, waits included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"path"}),
 		noKey: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_keyless_total",
-			Help: "Withdrawals accepted without a key of their source. Zero for long enough: keys can become require."}, []string{"source"}),
+			Help: "Requests without a key, of sources whose keys are made here, accepted or not. Zero for long enough: keys can become require."}, []string{"source"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paidonce_gateway_waits_total",
 			Help: "Requests whose wait ended with an outcome, by what made the gateway look: it was there before the wait, this process told, the broker's hint, or the tick. Many by tick: hints do not arrive."}, []string{"by"}),
 	}

@@ -29,6 +29,7 @@ func (q *request) submit() {
 			return
 		}
 		key = job.NewKey()
+		q.g.metrics.keyless(q.source) // whatever comes of it: under "require" it would be refused
 	}
 	q.key = key
 	order, j, fault := q.readOrder(key)
@@ -51,9 +52,6 @@ func (q *request) submit() {
 	switch a.Answer {
 	case ledger.Accepted:
 		q.g.opts.Accepted()
-		if !given {
-			q.g.metrics.keyless(q.source)
-		}
 		q.first(&a.Standing)
 	case ledger.AcceptedBefore:
 		q.again(&a.Standing)

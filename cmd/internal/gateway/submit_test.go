@@ -285,6 +285,7 @@ func TestKeys_AnAnswerThatIsLateNamesTheKeyThatWasMade(t *testing.T) {
 	shop := func(key string) answer { return g.post(key, body, "Authorization", "Bearer "+shopToken) }
 	first := shop("")
 	first.want(t, http.StatusServiceUnavailable, "try_again", false)
+	wantMetric(t, g, `paidonce_keyless_total{source="shop"} 1`)
 	key := first.header.Get("Idempotency-Key")
 	if key == "" || !strings.Contains(first.text, "the key in this answer's header Idempotency-Key") {
 		t.Fatalf("%v\n%s", first.header, first.text)
