@@ -22,18 +22,21 @@ const (
 	AttemptCommitted                      // visible to everybody; the send may follow
 	AttemptFenced                         // the claim is no longer ours
 	AttemptDiffers                        // partner, partner key, body or (in doubt) credential or endpoint are not those of the attempts before: park
+	AttemptStopped                        // somebody wants it stopped since it was claimed: nothing more is sent
 )
 
 // AttemptResult answers one Resend.
 type AttemptResult struct {
-	Answer AttemptAnswer
-	Err    error
+	Answer  AttemptAnswer
+	Stopped string // with AttemptStopped: why, as in Work
+	Err     error
 }
 
 // commitAttempts writes attempts under token and fence. What may not differ from the first attempt under the same partner key is compared
 // here, in the row's own transaction, so that no program version and no configuration can send other bytes or another key (I7, I8). While
 // nothing is in doubt, the credential and the endpoint may change: under the old ones nothing was executed. A hash of zeros is an attempt
-// that the local check refused before there was a body.
+// that the local check refused before there was a body. A stop is asked for here once more: it may have come since the claim, while
+// the worker waited for its turn at the partner.
 const commitAttempts = `
 WITH resend AS MATERIALIZED (
   SELECT r.key, r.id, r.token, r.fence, r.partner, r.credential, r.endpoint, r.renderer, r.body_sha256, r.partner_key, r.end_to_end_id, r.n
@@ -41,7 +44,9 @@ WITH resend AS MATERIALIZED (
     WITH ORDINALITY AS r(key, id, token, fence, partner, credential, endpoint, renderer, body_sha256, partner_key, end_to_end_id, n)
    ORDER BY r.key
 ), held AS MATERIALIZED (
-  SELECT r.n, o.id,
+  SELECT r.n, o.id, -- once more, with the same token, it is told the same
+         (SELECT s.code FROM stops s WHERE s.operation_id = o.id
+             AND NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.claim_token = r.token)) AS stopped,
          coalesce(o.partner = r.partner, true) AND coalesce(o.partner_key = r.partner_key, true)
          AND NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.partner_key = r.partner_key
                             AND ((a.body_sha256 <> r.body_sha256 AND a.body_sha256 <> decode(repeat('00', 32), 'hex'))
@@ -52,14 +57,14 @@ WITH resend AS MATERIALIZED (
 ), pinned AS (
   UPDATE operations o SET partner = r.partner, credential = r.credential, partner_key = r.partner_key, in_doubt = true,
          first_sent_at = coalesce(o.first_sent_at, now())
-    FROM held h JOIN resend r USING (n) WHERE o.id = h.id AND h.same
+    FROM held h JOIN resend r USING (n) WHERE o.id = h.id AND h.same AND h.stopped IS NULL
 ), attempt AS (
   INSERT INTO attempts (operation_id, fence, renderer, claim_token, body_sha256, partner, credential, endpoint, partner_key, end_to_end_id)
   SELECT h.id, r.fence, r.renderer, r.token, r.body_sha256, r.partner, r.credential, r.endpoint, r.partner_key, r.end_to_end_id
-    FROM held h JOIN resend r USING (n) WHERE h.same
+    FROM held h JOIN resend r USING (n) WHERE h.same AND h.stopped IS NULL
   ON CONFLICT DO NOTHING
 )
-SELECT n, same FROM held`
+SELECT n, same, coalesce(stopped, '') FROM held`
 
 // CommitAttempts commits the attempts of a batch of resends, before any byte of them leaves. The answers stand in the order given.
 func (l *Ledger) CommitAttempts(ctx context.Context, resends []Resend) []AttemptResult {
@@ -82,12 +87,17 @@ func (l *Ledger) commitAttemptsOnce(ctx context.Context, resends []Resend) ([]At
 			for rows.Next() {
 				var n int
 				var same bool
-				if err := rows.Scan(&n, &same); err != nil {
+				var stopped string
+				if err := rows.Scan(&n, &same, &stopped); err != nil {
 					return err
 				}
-				results[n-1].Answer = AttemptDiffers
-				if same {
+				switch {
+				case stopped != "":
+					results[n-1] = AttemptResult{Answer: AttemptStopped, Stopped: stopped}
+				case same:
 					results[n-1].Answer = AttemptCommitted
+				default:
+					results[n-1].Answer = AttemptDiffers
 				}
 			}
 			return rows.Err()

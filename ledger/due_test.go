@@ -337,6 +337,32 @@ func TestI7_ANewEpochAllowsANewPartnerKeyAtTheSamePartner(t *testing.T) {
 	wantAttempt(t, db.Ledger, intend(work, w.Intention), ledger.AttemptDiffers) // no way back
 }
 
+// TestCommitAttempts_StoppedSinceTheClaim: a run that is cancelled between the sweep's claim and its attempt. What was committed before is told again.
+func TestCommitAttempts_StoppedSinceTheClaim(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	stop := func(w ledger.Work) {
+		db.exec(`INSERT INTO stops (operation_id, code) VALUES ($1, 'run_cancelled')`, w.Claim.OperationID)
+	}
+	swept := func() (ledger.Work, ledger.Resend) {
+		wish := newWish()
+		mustRecord(t, db.Ledger, ledger.Schedule(mustClaim(t, db.Ledger, wish), false, 0, verdict("not_executed")))
+		work := sweepOne(t, db.Ledger)
+		return work, intend(work, wish.Intention)
+	}
+	late, afterStop := swept()
+	stop(late)
+	got := db.CommitAttempts(context.Background(), []ledger.Resend{afterStop})[0]
+	if got.Err != nil || got.Answer != ledger.AttemptStopped || got.Stopped != "run_cancelled" {
+		t.Errorf("after the stop: %+v, want stopped as run_cancelled", got)
+	}
+	db.wantCount(1, "attempts of it", `SELECT count(*) FROM attempts WHERE operation_id = $1`, late.Claim.OperationID)
+	db.wantCount(0, "in doubt", `SELECT count(*) FROM operations WHERE id = $1 AND in_doubt`, late.Claim.OperationID)
+	early, beforeStop := swept()
+	wantAttempt(t, db.Ledger, beforeStop, ledger.AttemptCommitted)
+	stop(early)
+	wantAttempt(t, db.Ledger, beforeStop, ledger.AttemptCommitted)
+}
+
 func TestCommitAttempts_BadRowsFailAlone(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	wishes := newWishes(9)

@@ -218,6 +218,11 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 		return Step{}, false
 	case ledger.AttemptDiffers:
 		return Step{Kind: Park, Code: "request_changed"}, true
+	case ledger.AttemptStopped: // since we claimed it
+		op.stopped = result.Stopped
+		step := w.next(op)
+		step.Code = cmp.Or(step.Code, op.stopped)
+		return step, true
 	case ledger.AttemptCommitted:
 	default:
 		panic("an attempt was answered with neither an answer nor an error")

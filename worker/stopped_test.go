@@ -58,3 +58,30 @@ func TestStopped_LostClaim(t *testing.T) {
 		})
 	}
 }
+
+// TestStopped_BetweenTheSweepsClaimAndItsAttempt: the sweep may wait for its turn at the partner with a claim that knows of no stop.
+func TestStopped_BetweenTheSweepsClaimAndItsAttempt(t *testing.T) {
+	for _, c := range []struct {
+		fault workertest.Fault
+		state ledger.State
+	}{
+		{workertest.RateLimited, ledger.StateCancelled},
+		{workertest.Fails, ledger.StateParked},
+	} {
+		t.Run(string(c.fault), func(t *testing.T) {
+			virtually(t, func(t *testing.T, w *world) {
+				key, payload := workertest.Order(t)
+				w.Script(key, c.fault)
+				p := workertest.Start(t, w, at("before commit_attempts", func() error {
+					w.led.Edit(key, func(op *fake.Operation) { op.Stopped = "run_cancelled" })
+					return nil
+				}))
+				deliver(t, p, payload)
+				wantState(t, workertest.AwaitEnd(t, w, key), c.state, "run_cancelled")
+				stop(t, p)
+				wantRequests(t, w, key, 1)
+				workertest.CheckPromise(t, w, key)
+			})
+		})
+	}
+}

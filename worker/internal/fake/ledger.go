@@ -238,6 +238,10 @@ func (l *Ledger) CommitAttempts(_ context.Context, resends []ledger.Resend) []le
 		if !l.holds(op, r.Claim) {
 			continue
 		}
+		if op.Stopped != "" {
+			results[i] = ledger.AttemptResult{Answer: ledger.AttemptStopped, Stopped: op.Stopped}
+			continue
+		}
 		results[i].Answer = ledger.AttemptDiffers
 		if (op.PartnerKey != "" && (op.PartnerKey != r.Intention.PartnerKey || op.Credential != r.Intention.Credential)) ||
 			slices.ContainsFunc(op.Attempts, func(a ledger.Attempt) bool {
