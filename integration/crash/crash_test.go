@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"slices"
@@ -57,6 +58,9 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 	other := buildOther(t, *previous)
 	cells := matrix(*allCells || *oneCell != "")
 	cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.name(), *oneCell) })
+	if other == "" {
+		cells = slices.DeleteFunc(cells, cell.lostToTheStandIn)
+	}
 	count := min(*lanes, len(cells))
 	var routes []string
 	for n := range count {
@@ -77,7 +81,12 @@ func TestB8_KilledAtEveryStep(t *testing.T) {
 		running.Go(func() {
 			for c := range todo {
 				t.Run(c.name(), func(t *testing.T) {
-					if err := l.run(t.Context(), c); err != nil {
+					err := l.run(t.Context(), c)
+					if errors.Is(err, errNotReached) {
+						t.Logf("%v; once more", err)
+						err = l.run(t.Context(), c)
+					}
+					if err != nil {
 						t.Error(err)
 						tell(t, l)
 					}

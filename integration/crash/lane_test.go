@@ -143,6 +143,9 @@ func (l *lane) publish(ctx context.Context, key uuid.UUID, b behaviour) error {
 	return nil
 }
 
+// errNotReached: nobody died, so nothing is shown. It is no fault of what was published: that is judged with all other keys at the end.
+var errNotReached = errors.New("the point was never reached")
+
 // run runs one cell and says what it did not keep.
 func (l *lane) run(ctx context.Context, c cell) error {
 	if c.beside && l.other == "" {
@@ -253,7 +256,7 @@ func (l *lane) feed(ctx context.Context, c cell, key uuid.UUID, hit <-chan struc
 		case <-hit:
 			return keys, nil
 		case <-deadline:
-			return keys, errors.New("the point was never reached")
+			return keys, errNotReached
 		case <-more.C:
 		}
 	}

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/paidonce/paidonce/bankclient/banksim"
 )
@@ -83,6 +84,13 @@ func (c cell) name() string {
 		return c.point + "/" + c.behaviour.name + "/beside"
 	}
 	return c.point + "/" + c.behaviour.name + "/restart"
+}
+
+// lostToTheStandIn is true of cells that need the worker to take an operation a second time while one that renders otherwise is beside it: that one may
+// be first each time, and parks what it cannot render.
+func (c cell) lostToTheStandIn() bool {
+	second := strings.HasPrefix(c.point, "claim_due:") || strings.HasPrefix(c.point, "attempt:")
+	return c.beside && c.behaviour.refused && second
 }
 
 // matrix lists every cell, or a slice of them: each point with two behaviours and one taking over beside, all behaviours in turn.
