@@ -281,6 +281,9 @@ func mutants() []mutant {
 		{name: "in flight is taken for not executed", in: "keys_ignored_no_look_up", bank: says(bankclient.InFlight, bankclient.NotExecuted)},
 		{name: "not executed is taken for authorized", in: "reference", bank: says(bankclient.NotExecuted, bankclient.Authorized)},
 		{name: "key reused is taken for a rejection", in: "reference", bank: says(bankclient.KeyReused, bankclient.Rejected)},
+		{name: "a mismatch is taken for unknown", in: "reference", bank: says(bankclient.Mismatch, bankclient.Unknown)},
+		{name: "a mismatch is taken for in flight", in: "keys_not_honoured", bank: says(bankclient.Mismatch, bankclient.InFlight)},
+		{name: "key reused is taken for not executed", in: "reference", bank: says(bankclient.KeyReused, bankclient.NotExecuted)},
 		{name: "pauses are not obeyed", in: "no_look_up", ledger: viaLedger(func(b *brokenLedger) {
 			b.works = func(works []ledger.Work) {
 				for i := range works {

@@ -326,6 +326,44 @@ func (w *world) judgeEnd() {
 		}
 	}
 	w.judgeEvidence(r)
+	w.judgeWitness(r)
+}
+
+// judgeWitness holds what is on record of calls against what the bank itself answered: a worker that misreads an answer, and records what it misread,
+// agrees with itself.
+func (w *world) judgeWitness(r *row) {
+	answered := map[string]int{}
+	for _, a := range w.bank.arrivals {
+		answered[answerOnRecord(a.answer)]++
+	}
+	for _, f := range r.facts {
+		if f.Kind != ledger.FactVerdict || f.Code == "not_started" { // late evidence may be a look-up's
+			continue
+		}
+		if answered[f.Verdict]--; answered[f.Verdict] < 0 {
+			w.fault("on record is a call that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
+		}
+	}
+}
+
+// answerOnRecord is the name under which an answer of the bank is to be on record.
+func answerOnRecord(said bankclient.Result) string {
+	switch said.Verdict {
+	case bankclient.Authorized:
+		return "authorized"
+	case bankclient.Rejected:
+		return "rejected"
+	case bankclient.NotExecuted:
+		return "not_executed"
+	case bankclient.InFlight:
+		return "in_flight"
+	case bankclient.KeyReused:
+		return "key_reused"
+	case bankclient.Mismatch:
+		return "mismatch"
+	case bankclient.Unknown:
+	}
+	return "unknown"
 }
 
 // judgeParked: only what is ambiguous, disagreed on, or killed workers comes before a person, and with its evidence.
