@@ -179,7 +179,7 @@ func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := db.another(ledger.Options{MaxConns: 2})
+			l := db.another(ledger.Options{MaxConns: 2, LockTimeout: time.Hour, StatementTimeout: time.Hour}) // nothing ends by itself
 			tx, err := db.conn.Begin(context.Background())
 			if err != nil {
 				t.Fatal(err)
@@ -199,13 +199,9 @@ func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 			if err := <-done; err == nil {
 				t.Error("no error after the context was cancelled")
 			}
-			start := time.Now()
 			stack.Eventually(t, "an end of the abandoned query", func() bool {
 				return countAs(t, super, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'paidonce_worker' AND state <> 'idle'`) == 0
 			})
-			if took := time.Since(start); took > 20*time.Second { // the limits of its role are shorter, on a machine that keeps pace
-				t.Errorf("something was open in the database for %v after its caller had left", took)
-			}
 			stack.Eventually(t, "an empty pool", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
 			if err := tx.Rollback(context.Background()); err != nil {
 				t.Fatal(err)

@@ -277,6 +277,7 @@ const cancelIfOpen = `
 WITH cancelled AS (
   UPDATE operations SET state = 'cancelled', outcome_at = now(), held = false, code = $3, lease_until = NULL
    WHERE key = $1 AND source = $2 AND state = 'open' AND NOT in_doubt
+     AND EXISTS (SELECT FROM ledger_identity WHERE ` + atHome + `) -- elsewhere a claim may be missing under which it was paid
   RETURNING id, fence
 ), note AS (
   INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, code) SELECT id, $4, 0, fence, 'note', '', $3 FROM cancelled
@@ -288,7 +289,7 @@ WITH cancelled AS (
 SELECT count(*) FROM cancelled`
 
 // CancelIfOpen ends an operation of source that nobody works on and that is not in doubt. It says whether it did, and where the operation
-// stands now; ErrNotFound: the source has no such operation.
+// stands now; ErrNotFound: the source has no such operation; ErrMoved: nobody knows what would be cancelled.
 func (l *Ledger) CancelIfOpen(ctx context.Context, key uuid.UUID, source, code string) (cancelled bool, s Standing, err error) {
 	token := newToken()
 	results, err := onceMore(ctx, []uuid.UUID{key}, func(ctx context.Context, _ []uuid.UUID) ([]bool, error) {
@@ -307,6 +308,10 @@ func (l *Ledger) CancelIfOpen(ctx context.Context, key uuid.UUID, source, code s
 		return results[0], s, fmt.Errorf("cancel %s: %w", key, err)
 	case len(found) == 0 || found[0].Source != source:
 		return false, s, fmt.Errorf("cancel %s: %w", key, ErrNotFound)
+	case !results[0]:
+		if err := l.checkAtHome(ctx); err != nil {
+			return false, s, fmt.Errorf("cancel %s: %w", key, err)
+		}
 	}
 	return results[0], found[0], nil
 }

@@ -253,6 +253,22 @@ func TestD1_TheReplyToAnAcceptIsLost(t *testing.T) {
 	db.wantCount(2, "jobs", `SELECT count(*) FROM unpublished_jobs`)
 }
 
+// TestTimelineGuard_NothingIsCancelledElsewhere: under a claim that is missing there, it may have been paid. After a recovery it is in doubt.
+func TestTimelineGuard_NothingIsCancelledElsewhere(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	wantAccepted(t, db.Ledger, orderOf(w), ledger.Accepted)
+	db.move(`timeline = timeline + 1`)
+	if cancelled, _, err := db.CancelIfOpen(context.Background(), w.Key, w.Source, "cancelled_by_source"); cancelled || !errors.Is(err, ledger.ErrMoved) {
+		t.Errorf("by its source: cancelled %t, err %v; want ErrMoved", cancelled, err)
+	}
+	if cancelled, err := db.person().CancelUnder(context.Background(), ledger.Line{}, w.Key, "operator"); cancelled || !errors.Is(err, ledger.ErrMoved) {
+		t.Errorf("by a person: cancelled %t, err %v; want ErrMoved", cancelled, err)
+	}
+	wantState(t, db.Ledger, w, ledger.StateOpen)
+	db.wantCount(0, "events of an end", `SELECT count(*) FROM outbox WHERE type = 'cancelled'`)
+}
+
 func TestTimelineGuard_NothingIsAcceptedElsewhere(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	db.move(`timeline = timeline + 1`)

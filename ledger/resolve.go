@@ -279,14 +279,18 @@ func resolveIn(ctx context.Context, tx pgx.Tx, r Resolution, evidence []byte) (b
 	return changed, err
 }
 
-// CancelUnder ends an operation that nobody works on and that is not in doubt, under a line of the audit log. It says whether it did.
+// CancelUnder ends an operation that nobody works on and that is not in doubt, under a line of the audit log. It says whether it did;
+// ErrMoved: nobody knows what would be cancelled.
 func (l *Ledger) CancelUnder(ctx context.Context, under Line, key uuid.UUID, code string) (cancelled bool, err error) {
 	token := newToken()
 	results, err := onceMore(ctx, []uuid.UUID{key}, func(ctx context.Context, _ []uuid.UUID) ([]bool, error) {
 		err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 			b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
-			b.Queue(`SELECT cancel_operation($1, $2, $3, $4)`, under.Line, key, code, token).QueryRow(func(row pgx.Row) error { return row.Scan(&cancelled) })
+			b.Queue(`SELECT cancel_operation($1, $2, $3, $4) FROM ledger_identity WHERE `+atHome, under.Line, key, code, token).QueryRow(func(row pgx.Row) error { return row.Scan(&cancelled) })
 		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = ErrMoved
+		}
 		return []bool{cancelled}, err
 	})
 	if err != nil {

@@ -201,6 +201,11 @@ func TestI4I6_NobodyButTheOwnerMakesAnAuthorization(t *testing.T) {
 	refused(t, worker, refusedUnbalanced, enter, authorized.OperationID, 4900, "EUR")
 	refused(t, worker, refusedUnbalanced, enter, authorized.OperationID, 4901, "GBP")
 	refused(t, worker, refusedUnbalanced, enter, 1<<40, 4900, "GBP")
+	if _, err := worker.Exec(t.Context(), `CREATE TEMPORARY TABLE operations (LIKE public.operations)`); err != nil { // one of its own
+		t.Fatal(err)
+	}
+	refused(t, worker, refusedChange, strings.Replace(insertOperation(), "INSERT INTO operations", "INSERT INTO public.operations", 1))
+	refused(t, worker, refusedUnbalanced, enter, open.OperationID, 4900, "GBP")
 	if _, err := worker.Exec(t.Context(), enter, authorized.OperationID, 4900, "GBP"); err != nil {
 		t.Errorf("entries that agree: %v", err)
 	}

@@ -2,12 +2,13 @@
 -- currency (I6), and an operation that begins with an outcome which somebody must have reached (I4).
 --
 -- Why the owner may: corrections by hand are the owner's, who could take the triggers away as well. Why one look for each operation, not for each entry: the
--- sums are made anyway. A claim pays nothing: for the states in which it makes operations no function is called.
+-- sums are made anyway. Why the schema is named: whoever may make temporary tables could put one of the same
+-- name in front. A claim pays nothing: for the states in which it makes operations no function is called.
 
 -- +goose Up
 -- +goose StatementBegin
 CREATE FUNCTION owner_writes() RETURNS boolean LANGUAGE sql STABLE AS $$
-  SELECT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'operations'::regclass), 'MEMBER')
+  SELECT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'public.operations'::regclass), 'MEMBER')
 $$;
 -- +goose StatementEnd
 
@@ -19,7 +20,7 @@ BEGIN
   SELECT e.balance, e.operation_id INTO wrong
     FROM (SELECT operation_id, event, currency, sum(amount_minor) AS balance, max(amount_minor) AS moved, count(*) AS legs
             FROM added GROUP BY operation_id, event, currency) e
-    LEFT JOIN LATERAL (SELECT o.state, o.amount_minor, o.currency FROM operations o WHERE o.id = e.operation_id LIMIT 1) o ON true
+    LEFT JOIN LATERAL (SELECT o.state, o.amount_minor, o.currency FROM public.operations o WHERE o.id = e.operation_id LIMIT 1) o ON true
    WHERE e.balance <> 0
       OR e.event = 'authorized' AND (o.state = 'authorized' AND o.currency = e.currency AND o.amount_minor = e.moved AND e.legs = 2) IS NOT TRUE
    LIMIT 1;

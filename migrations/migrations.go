@@ -1,7 +1,8 @@
 // Package migrations brings the ledger's schema up to date and says which schema this program knows.
 //
 // Migrations are forward only, small and embedded. Old programs run on a newer schema unless it says otherwise (schema_reach), and new programs
-// on the last one alone, so that two versions can work side by side while programs are replaced: the schema goes first. Up holds a lock row in a table, never a session lock, so it is safe behind a transaction-mode pooler.
+// on the last one alone, so that two versions can work side by side while programs are replaced: the schema goes first. Up holds a lock row in a
+// table, never a session lock, so it is safe behind a transaction-mode pooler.
 package migrations
 
 import (
@@ -24,7 +25,7 @@ var files embed.FS
 // Current is the schema version that this program was written for. Oldest is the oldest one it can work on.
 const (
 	Current int64 = 14
-	Oldest  int64 = 13
+	Oldest  int64 = 14
 )
 
 // Step is one migration and when it was applied.

@@ -445,7 +445,8 @@ func (s *session) batchReport() *cobra.Command {
 		Short: "Write what became of every row, as CSV",
 		Long: "Writes the columns of the file and, for each row, its key, state, transfer id and reason; partial while the run goes on. For people, cells\n" +
 			"that a spreadsheet would take for formulas begin with an apostrophe; --for machine leaves every byte. Exit code 6: some rows are\n" +
-			"rejected or parked, or were never enqueued before the run was cancelled and so are not in it. The report shows names and account numbers: who asked for it, and why, is written into the audit log first.",
+			"rejected or parked, or not in the report, since a cancelled run does not keep what was never enqueued. The report shows names and account\n" +
+			"numbers: who asked for it, and why, is written into the audit log first.",
 		Example: "  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' > november-report.csv\n" +
 			"  paidonce batch report 2026-11-payroll --reason 'reconciliation of November' --for machine --out november.csv",
 		Args: exactly(1, "one run key"),

@@ -31,7 +31,8 @@ func outcomeNames() []string {
 
 // Report writes the rows of a run as CSV: the columns of the file, and what became of each row. A row that is no operation yet says not_enqueued; of
 // a row whose payload was purged, the columns of the file are empty. Rows that are enqueued meanwhile are in it once. Where rows of the run are neither
-// enqueued nor kept, all others are written, and then the error is ErrNotListed: of a cancelled run, what was never enqueued is not kept.
+// enqueued nor kept, all others are written, and then the error is ErrNotListed: of a cancelled run, what was never enqueued is not kept, and a server
+// that was lost may have paid what it took along.
 func (s *Service) Report(ctx context.Context, run Run, audience Audience, out io.Writer) error {
 	columns := run.Columns
 	if len(columns) == 0 {

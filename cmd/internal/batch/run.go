@@ -65,7 +65,7 @@ var (
 	ErrNotReleased  = errors.New("the run is not released")
 	ErrKeyTaken     = errors.New("the key of a row is on record for another job")
 	ErrRowsMissing  = errors.New("rows of the run are on record nowhere: nothing more of it can be enqueued")
-	ErrNotListed    = errors.New("the report lacks rows that were never enqueued and are not kept")
+	ErrNotListed    = errors.New("the report lacks rows that are on record nowhere: never enqueued, or lost with a server")
 	ErrRoute        = errors.New("a route of the run is not configured")
 )
 
