@@ -2,7 +2,10 @@ package enumerate
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/paidonce/paidonce/bankclient"
 )
@@ -36,7 +39,8 @@ type arrival struct {
 	body   string
 	at     time.Time
 	act    act
-	answer bankclient.Result
+	answer bankclient.Result // as the caller got it
+	token  uuid.UUID         // of the claim under which it was sent
 }
 
 // late is a request that the bank executes after it was answered, or after the caller gave up.
@@ -49,7 +53,8 @@ type late struct {
 type lookedUp struct {
 	partnerKey string
 	at         time.Time
-	answer     bankclient.Answer
+	found      bankclient.Finding
+	token      uuid.UUID // of the claim under which it was asked; nil = of none, as for a parked operation
 }
 
 // act is what the bank does with one request.
@@ -81,28 +86,22 @@ func (b *bank) known(partnerKey string) *kept {
 	return k
 }
 
-// acts are what a true partner may do with a request, the plain one first.
-func (b *bank) acts(pr bankclient.Prepared, thin bool) []act {
-	if b.known(pr.PartnerKey) != nil {
-		if thin {
-			return []act{books, replyLost}
-		}
-		return []act{books, replyLost, limits, inFlight, keyReused, mismatches}
-	}
-	if thin {
-		return []act{books, replyLost, requestLost, lateAct, refuses, rejects}
-	}
+// acts are what a true partner may do with a request, the plain one first. only narrows them; nil does not.
+func (b *bank) acts(pr bankclient.Prepared, only []act) []act {
 	acts := []act{books, replyLost, requestLost, lateAct, refuses, rejects, rejectsWeak, limits, inFlight, inFlightLate, keyReused, mismatches, ourFunds}
-	if b.profile.HonoursKeys {
+	switch {
+	case b.known(pr.PartnerKey) != nil:
+		acts = []act{books, replyLost, limits, inFlight, keyReused, mismatches}
+	case b.profile.HonoursKeys:
 		acts = append(acts, ourLimits)
 	}
-	return acts
+	return slices.DeleteFunc(acts, func(a act) bool { return only != nil && !slices.Contains(only, a) })
 }
 
 // arrive is one request.
-func (b *bank) arrive(pr bankclient.Prepared, a act) bankclient.Result {
+func (b *bank) arrive(pr bankclient.Prepared, a act, token uuid.UUID) bankclient.Result {
 	said := b.answer(pr, a)
-	b.arrivals = append(b.arrivals, arrival{pr: pr, body: string(pr.Body), at: b.now(), act: a, answer: said})
+	b.arrivals = append(b.arrivals, arrival{pr: pr, body: string(pr.Body), at: b.now(), act: a, answer: said, token: token})
 	return said
 }
 
@@ -207,7 +206,7 @@ func (b *bank) finds(pr bankclient.Prepared) []find {
 	return finds
 }
 
-func (b *bank) lookUp(pr bankclient.Prepared, f find) bankclient.Finding {
+func (b *bank) lookUp(pr bankclient.Prepared, f find, token uuid.UUID) bankclient.Finding {
 	found := bankclient.Finding{Answer: bankclient.NotFound}
 	k := b.kept[pr.PartnerKey]
 	switch {
@@ -218,6 +217,6 @@ func (b *bank) lookUp(pr bankclient.Prepared, f find) bankclient.Finding {
 	case f == truth && k != nil:
 		found = bankclient.Finding{Answer: bankclient.Found, Result: k.result}
 	}
-	b.lookUps = append(b.lookUps, lookedUp{pr.PartnerKey, b.now(), found.Answer})
+	b.lookUps = append(b.lookUps, lookedUp{pr.PartnerKey, b.now(), found, token})
 	return found
 }

@@ -22,6 +22,7 @@ type mutant struct {
 	name     string
 	in       string // the scenario that must notice
 	switches switches
+	options  func(*worker.Options)
 	ledger   func(worker.Ledger) worker.Ledger
 	bank     func(worker.Bank) worker.Bank
 	delivery func(worker.Delivery) worker.Delivery
@@ -284,6 +285,27 @@ func mutants() []mutant {
 		{name: "a mismatch is taken for unknown", in: "reference", bank: says(bankclient.Mismatch, bankclient.Unknown)},
 		{name: "a mismatch is taken for in flight", in: "keys_not_honoured", bank: says(bankclient.Mismatch, bankclient.InFlight)},
 		{name: "key reused is taken for not executed", in: "reference", bank: says(bankclient.KeyReused, bankclient.NotExecuted)},
+		{name: "a transfer found unfinished is taken for not found", in: "reference", bank: viaBank(func(b *brokenBank) {
+			b.found = func(f *bankclient.Finding) {
+				if f.Answer == bankclient.Found && f.Result.Verdict == bankclient.InFlight {
+					*f = bankclient.Finding{Answer: bankclient.NotFound}
+				}
+			}
+		})},
+		{name: "look-ups are thought consistent", in: "neither_serialised_nor_consistent", bank: viaBank(func(b *brokenBank) {
+			b.profile = func(p *bankclient.Profile) { p.LookUpConsistent = true }
+		})},
+		{name: "absence is believed of look-ups that are not consistent", in: "parked_is_watched", bank: viaBank(func(b *brokenBank) {
+			b.profile = func(p *bankclient.Profile) { p.LookUpConsistent = true }
+		})},
+		{name: "one not found is enough", in: "duplicates_not_serialised", options: func(o *worker.Options) { o.NotFoundsNeeded = 1 }},
+		{name: "claims that killed their workers are not counted", in: "poison", ledger: viaLedger(func(b *brokenLedger) {
+			b.works = func(works []ledger.Work) {
+				for i := range works {
+					works[i].UnobservedClaims = 0
+				}
+			}
+		})},
 		{name: "pauses are not obeyed", in: "no_look_up", ledger: viaLedger(func(b *brokenLedger) {
 			b.works = func(works []ledger.Work) {
 				for i := range works {

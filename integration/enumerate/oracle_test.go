@@ -18,6 +18,8 @@ type truths struct {
 	until       time.Time // the end of its lease
 	recorded    map[uuid.UUID]bool
 	paused      map[uuid.UUID]bool // claims that were granted while the partner was paused
+	unobserved  int                // claims in a row under which nothing was recorded
+	poisoned    map[uuid.UUID]bool // claims that were granted after three such
 	claimedAt   map[uuid.UUID]time.Time
 	byDelivery  map[string]uuid.UUID
 	attempts    int // committed, ever
@@ -31,7 +33,7 @@ func (w *world) fault(format string, args ...any) {
 	w.truth.faults = append(w.truth.faults, fmt.Sprintf(format, args...))
 }
 
-func (t *truths) promoted() { t.lost, t.holder = true, uuid.Nil }
+func (t *truths) promoted() { t.lost, t.holder, t.unobserved = true, uuid.Nil, 0 }
 
 // keep remembers what a standby has: everything before the write that follows.
 func (w *world) keep() {
@@ -44,7 +46,8 @@ func (w *world) keep() {
 func (w *world) granted(c ledger.Claim, before ledger.State, paused bool) {
 	t := &w.truth
 	if t.recorded == nil {
-		t.recorded, t.paused, t.byDelivery, t.claimedAt = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[string]uuid.UUID{}, map[uuid.UUID]time.Time{}
+		t.recorded, t.paused, t.poisoned = map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
+		t.byDelivery, t.claimedAt = map[string]uuid.UUID{}, map[uuid.UUID]time.Time{}
 	}
 	if t.holder != uuid.Nil && !t.recorded[t.holder] && time.Now().Before(t.until) {
 		w.fault("I5: a claim was granted while another holds the operation")
@@ -57,9 +60,11 @@ func (w *world) granted(c ledger.Claim, before ledger.State, paused bool) {
 		t.until = time.Time{}
 	}
 	t.paused[c.Token], t.claimedAt[c.Token] = paused, time.Now()
+	t.poisoned[c.Token] = t.unobserved >= poisonClaims
+	t.unobserved++
 }
 
-func (w *world) claim(_ *process, wish ledger.Wish) ledger.ClaimAnswer {
+func (w *world) claim(p *process, wish ledger.Wish) ledger.ClaimAnswer {
 	w.keep()
 	var before ledger.State
 	attempts := 0
@@ -70,6 +75,7 @@ func (w *world) claim(_ *process, wish ledger.Wish) ledger.ClaimAnswer {
 	if a.Answer != ledger.Claimed {
 		return a
 	}
+	p.goOn(a.Claim.Token)
 	w.granted(a.Claim, before, false)
 	w.truth.byDelivery[wish.TraceParent] = a.Claim.Token
 	if !a.InDoubt {
@@ -81,21 +87,23 @@ func (w *world) claim(_ *process, wish ledger.Wish) ledger.ClaimAnswer {
 	return a
 }
 
-func (w *world) claimDue(partner string, limit int) []ledger.Work {
+func (w *world) claimDue(p *process, partner string, limit int) []ledger.Work {
 	w.keep()
 	works := w.led.claimDue(partner, limit, w.led.mint())
 	for _, work := range works {
+		p.goOn(work.Claim.Token)
 		w.granted(work.Claim, work.State, work.Paused)
 	}
 	return works
 }
 
-func (w *world) commitAttempt(s ledger.Resend, decided time.Time) ledger.AttemptAnswer {
+func (w *world) commitAttempt(p *process, s ledger.Resend, decided time.Time) ledger.AttemptAnswer {
 	w.keep()
 	answer := w.led.commitAttempt(s)
 	if answer != ledger.AttemptCommitted {
 		return answer
 	}
+	p.goOn(s.Claim.Token)
 	w.truth.attempts++
 	if w.truth.holder != s.Claim.Token {
 		w.fault("I5: an attempt was committed under a stale claim")
@@ -112,7 +120,7 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 	r, p := w.row(), w.sc.profile
 	var doubtful []ledger.Attempt
 	for _, a := range r.attempts {
-		if a.Token != s.Claim.Token && a.PartnerKey == s.Intention.PartnerKey && !cleared(r, a) {
+		if a.Token != s.Claim.Token && a.PartnerKey == s.Intention.PartnerKey && !w.cleared(r, a) {
 			doubtful = append(doubtful, a)
 		}
 	}
@@ -135,16 +143,11 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 		return
 	}
 	last := doubtful[len(doubtful)-1]
-	found := 0
-	for _, l := range w.bank.lookUps {
-		after := last.At
-		if !p.SerialisesDuplicates {
-			after = last.At.Add(p.LatestArrival + p.VisibilityBound)
-		}
-		if l.answer == bankclient.NotFound && l.partnerKey == s.Intention.PartnerKey && !l.at.Before(after) {
-			found++
-		}
+	after := last.At
+	if !p.SerialisesDuplicates {
+		after = last.At.Add(p.LatestArrival + p.VisibilityBound)
 	}
+	absent := w.notFound(r, s, after)
 	switch {
 	case !p.HonoursKeys:
 		w.fault("I3: sent again in doubt to a partner that does not honour keys")
@@ -152,15 +155,40 @@ func (w *world) judgeResend(s ledger.Resend, decided time.Time) {
 		w.fault("I3: sent again in doubt %v after the first send, half of the window is %v", decided.Sub(doubtful[0].At), p.KeyWindow/2)
 	case decided.Before(last.At.Add(p.MinResendDelay)):
 		w.fault("I3: sent again before the minimum delay")
-	case p.LookUp != bankclient.LookUpNone && p.SerialisesDuplicates && found == 0:
+	case p.LookUp != bankclient.LookUpNone && p.SerialisesDuplicates && absent == 0:
 		w.fault("I3: sent again in doubt without a look-up that found nothing")
-	case !p.SerialisesDuplicates && found < 2:
-		w.fault("I3: sent again in doubt after %d late look-ups to a partner that does not serialise duplicates", found)
+	case !p.SerialisesDuplicates && !p.LookUpConsistent:
+		w.fault("I3: sent again in doubt to a partner that neither serialises duplicates nor has a consistent look-up")
+	case !p.SerialisesDuplicates && absent < 2:
+		w.fault("I3: sent again in doubt after %d late look-ups to a partner that does not serialise duplicates", absent)
 	}
 }
 
-// cleared: the attempt's own observations prove that it moved nothing.
-func cleared(r *row, a ledger.Attempt) bool {
+// notFound counts what the bank answered "not found" from a time on, and what the ledger has of it.
+func (w *world) notFound(r *row, s ledger.Resend, from time.Time) int {
+	n := 0
+	for _, l := range w.bank.lookUps {
+		known := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool {
+			return f.Kind == ledger.FactLookUp && f.Verdict == "not_found" && f.Token == l.token
+		})
+		if known && l.found.Answer == bankclient.NotFound && l.partnerKey == s.Intention.PartnerKey && !l.at.Before(from) {
+			n++
+		}
+	}
+	return n
+}
+
+// cleared: the attempt's own observations say that it moved nothing, and so did every answer of the bank to it.
+func (w *world) cleared(r *row, a ledger.Attempt) bool {
+	for _, arrived := range w.bank.arrivals {
+		if arrived.token == a.Token && arrived.answer.Verdict != bankclient.NotExecuted && arrived.answer.Verdict != bankclient.Rejected {
+			return false
+		}
+	}
+	return clearedOnRecord(r, a)
+}
+
+func clearedOnRecord(r *row, a ledger.Attempt) bool {
 	clear := false
 	for _, f := range r.facts {
 		if f.Token != a.Token || (f.Kind != ledger.FactVerdict && f.Kind != ledger.FactLate) || f.Verdict == "" || f.Verdict == "not_found" || f.Verdict == "no_answer" {
@@ -192,7 +220,22 @@ func (sc *scenario) profileExpiry(start time.Time) time.Time {
 	return start.Add(sc.notAfter)
 }
 
-func (w *world) send(pr bankclient.Prepared, a act, stood time.Time) bankclient.Result {
+// poisonClaims is how many claims in a row may end without an observation: whatever killed those workers is not tried on another.
+const poisonClaims = 3
+
+func (w *world) judgePoison(token uuid.UUID, does string) {
+	if w.truth.poisoned[token] {
+		w.fault("section 5: %s after %d claims without an observation", does, poisonClaims)
+	}
+}
+
+func (w *world) lookUp(pr bankclient.Prepared, f find, token uuid.UUID) bankclient.Finding {
+	w.judgePoison(token, "asked")
+	return w.bank.lookUp(pr, f, token)
+}
+
+func (w *world) send(pr bankclient.Prepared, a act, token uuid.UUID, stood time.Time) bankclient.Result {
+	w.judgePoison(token, "sent")
 	r := w.row()
 	visible := 0
 	if r != nil {
@@ -217,7 +260,7 @@ func (w *world) send(pr bankclient.Prepared, a act, stood time.Time) bankclient.
 	if end := w.sc.profileExpiry(w.start); !end.IsZero() && !stood.Before(end) {
 		w.fault("a call was started after not_after")
 	}
-	return w.bank.arrive(pr, a)
+	return w.bank.arrive(pr, a, token)
 }
 
 func (w *world) record(rec ledger.Record) ledger.RecordResult {
@@ -237,7 +280,11 @@ func (w *world) record(rec ledger.Record) ledger.RecordResult {
 		w.fault("I5: a stale claim moved the operation from %s to %s", before, r.state)
 	case result.Err == nil:
 		w.truth.recorded[rec.Claim.Token] = true
+		if ours {
+			w.truth.unobserved = 0
+		}
 	}
+	w.judgeWitness(r, rec, result)
 	if result.Err != nil {
 		w.fault("the ledger refuses a record: next %s, in doubt %v, code %q", rec.Next, rec.InDoubt, rec.Code)
 	}
@@ -250,6 +297,11 @@ func (w *world) record(rec ledger.Record) ledger.RecordResult {
 
 func (w *world) append(l ledger.Late) ledger.RecordResult {
 	r := w.row()
+	for _, f := range l.Facts {
+		if f.Kind != ledger.FactNote && !w.bank.found(f, uuid.Nil) {
+			w.fault("kept of a parked operation is a look-up that was %s, and the bank answered none so", f.Verdict)
+		}
+	}
 	before, disputed := r.state, disputed(r)
 	result := w.led.keepEvidence(ledger.Claim{Key: l.Key, Token: w.led.mint()}, l.Facts, false)
 	w.judgeDisputed(disputed, before)
@@ -326,24 +378,56 @@ func (w *world) judgeEnd() {
 		}
 	}
 	w.judgeEvidence(r)
-	w.judgeWitness(r)
 }
 
-// judgeWitness holds what is on record of calls against what the bank itself answered: a worker that misreads an answer, and records what it misread,
-// agrees with itself.
-func (w *world) judgeWitness(r *row) {
-	answered := map[string]int{}
+// judgeWitness holds what is put on record of a claim against what the bank itself answered under it, and the other way round: a worker that misreads
+// an answer, and records what it misread, agrees with itself.
+func (w *world) judgeWitness(r *row, rec ledger.Record, result ledger.RecordResult) {
+	for _, f := range rec.Facts {
+		switch {
+		case f.Kind == ledger.FactVerdict && f.Code == "not_started" && !w.bank.asked(rec.Claim.Token):
+		case f.Kind == ledger.FactVerdict && !w.bank.answered(f, rec.Claim.Token):
+			w.fault("put on record is a call that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
+		case f.Kind == ledger.FactLookUp && !w.bank.found(f, rec.Claim.Token):
+			w.fault("put on record is a look-up that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
+		}
+	}
+	if result.Err != nil {
+		return
+	}
 	for _, a := range w.bank.arrivals {
-		answered[answerOnRecord(a.answer)]++
-	}
-	for _, f := range r.facts {
-		if f.Kind != ledger.FactVerdict || f.Code == "not_started" { // late evidence may be a look-up's
-			continue
-		}
-		if answered[f.Verdict]--; answered[f.Verdict] < 0 {
-			w.fault("on record is a call that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
+		kept := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Token == a.token && f.Verdict == answerOnRecord(a.answer) })
+		if a.token == rec.Claim.Token && !kept {
+			w.fault("the bank's answer to a call was %s, and the record of its claim says nothing of it", answerOnRecord(a.answer))
 		}
 	}
+}
+
+// asked reports whether anything was sent under a claim.
+func (b *bank) asked(token uuid.UUID) bool {
+	return slices.ContainsFunc(b.arrivals, func(a arrival) bool { return a.token == token })
+}
+
+// answered reports whether the bank answered a call under a claim with what a fact says.
+func (b *bank) answered(f ledger.Fact, token uuid.UUID) bool {
+	return slices.ContainsFunc(b.arrivals, func(a arrival) bool {
+		return a.token == token && f.Verdict == answerOnRecord(a.answer) && f.TransferID == a.answer.TransferID && f.Authoritative == a.answer.Authoritative
+	})
+}
+
+// found reports whether the bank answered a look-up under a claim with what a fact says.
+func (b *bank) found(f ledger.Fact, token uuid.UUID) bool {
+	return slices.ContainsFunc(b.lookUps, func(l lookedUp) bool {
+		said := "no_answer"
+		switch l.found.Answer {
+		case bankclient.Found:
+			said = answerOnRecord(l.found.Result)
+		case bankclient.NotFound:
+			said = "not_found"
+		case bankclient.NoAnswer:
+		}
+		return l.token == token && f.Verdict == said && f.TransferID == l.found.Result.TransferID
+	})
 }
 
 // answerOnRecord is the name under which an answer of the bank is to be on record.
@@ -368,7 +452,7 @@ func answerOnRecord(said bankclient.Result) string {
 
 // judgeParked: only what is ambiguous, disagreed on, or killed workers comes before a person, and with its evidence.
 func (w *world) judgeParked(r *row) {
-	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !cleared(r, a) }) || w.truth.lost
+	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !w.cleared(r, a) }) || w.truth.lost
 	poison := r.code == "poison"
 	late := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool {
 		return f.Kind == ledger.FactLate && !f.At.Before(w.truth.claimedAt[r.token])
@@ -376,6 +460,10 @@ func (w *world) judgeParked(r *row) {
 	switch {
 	case r.code == "", len(r.facts) == 0 && len(r.attempts) == 0:
 		w.fault("parked %q without evidence", r.code)
+	case poison && !w.truth.poisoned[r.token] && !w.truth.lost:
+		w.fault("parked as poison before %d claims ended without an observation", poisonClaims)
+	case r.code == "absent_not_resendable" && !w.sc.profile.LookUpConsistent:
+		w.fault("parked as absent by look-ups that are not consistent")
 	case ambiguous, disputed(r), poison:
 	case late: // what cleared it came after the holder who parked it had looked
 		w.truth.needless = true
@@ -389,7 +477,7 @@ func (w *world) judgeDoubt(r *row) {
 	final := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool {
 		return f.Verdict == "rejected" && (f.Authoritative || f.Kind == ledger.FactLookUp)
 	})
-	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !cleared(r, a) })
+	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !w.cleared(r, a) })
 	if ambiguous && !final && (r.state == ledger.StateRejected || r.state == ledger.StateCancelled) {
 		w.fault("I9: %s, though an attempt may have moved money", r.state)
 	}

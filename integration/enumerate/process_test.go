@@ -58,7 +58,8 @@ type process struct {
 
 	mu      sync.Mutex // of what follows
 	dead    bool
-	sweeper chan int // the sweep waits for slots here
+	acting  uuid.UUID // the claim that was granted or committed to last: what goes to the bank next is its
+	sweeper chan int  // the sweep waits for slots here
 	pending []*crossing
 	arrived int
 }
@@ -91,6 +92,9 @@ func (h *host) process(i int) *process {
 		Routes:  map[string]worker.Route{routeName: {Partner: partnerID, Currencies: []string{"GBP"}}},
 		Sources: map[string]worker.Source{source: {Routes: []string{routeName}}},
 		Clock:   func() time.Duration { return time.Since(h.start) + skew }, Rand: func() float64 { return 0 }}
+	if h.mutant.options != nil {
+		h.mutant.options(&opts)
+	}
 	w, err := worker.New(led, []worker.Partner{{Bank: partner, Gate: gatePort{p}, LookUps: h.sc.lookUps}}, opts)
 	if err != nil {
 		panic(err)
@@ -135,6 +139,19 @@ func (p *process) cross(c *crossing) {
 	p.pending = append(p.pending, c)
 	p.mu.Unlock()
 	<-c.done
+}
+
+// goOn notes the claim under which the process acts from now on.
+func (p *process) goOn(token uuid.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acting = token
+}
+
+func (p *process) actsUnder() uuid.UUID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acting
 }
 
 func (p *process) isDead() bool {
@@ -188,7 +205,7 @@ func (l ledgerPort) Claim(_ context.Context, wishes []ledger.Wish) (answers []le
 }
 
 func (l ledgerPort) ClaimDue(_ context.Context, partner string, limit int) (works []ledger.Work, err error) {
-	l.p.cross(&crossing{kind: "claim_due", apply: func() { works = l.p.host.world.Load().claimDue(partner, limit) },
+	l.p.cross(&crossing{kind: "claim_due", apply: func() { works = l.p.host.world.Load().claimDue(l.p, partner, limit) },
 		fail: func(failed error) { works, err = nil, failed }})
 	return works, err
 }
@@ -197,7 +214,7 @@ func (l ledgerPort) CommitAttempts(_ context.Context, resends []ledger.Resend) (
 	decided := time.Now()
 	l.p.cross(&crossing{kind: "attempt", fence: resends[0].Claim.Fence, apply: func() {
 		results = one(resends, func(r ledger.Resend) ledger.AttemptResult {
-			return ledger.AttemptResult{Answer: l.p.host.world.Load().commitAttempt(r, decided)}
+			return ledger.AttemptResult{Answer: l.p.host.world.Load().commitAttempt(l.p, r, decided)}
 		})
 	}, fail: func(err error) { results = slices.Repeat([]ledger.AttemptResult{{Err: err}}, len(resends)) }})
 	return results
@@ -232,6 +249,7 @@ func (l ledgerPort) LookAtParked(_ context.Context, partner string, limit int) (
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	l.p.goOn(uuid.Nil)
 	return w.led.lookAtParked(partner, limit), nil
 }
 
@@ -273,13 +291,14 @@ func (b bankPort) PrepareAs(renderer int16, key uuid.UUID, epoch int16, t bankcl
 }
 
 func (b bankPort) Send(_ context.Context, pr bankclient.Prepared) (said bankclient.Result) {
-	stood := time.Now()
-	b.p.cross(&crossing{kind: "send", to: pr, send: func(a act) { said = b.p.host.world.Load().send(pr, a, stood) }, fail: func(error) {}})
+	stood, token := time.Now(), b.p.actsUnder()
+	b.p.cross(&crossing{kind: "send", to: pr, send: func(a act) { said = b.p.host.world.Load().send(pr, a, token, stood) }, fail: func(error) {}})
 	return said
 }
 
 func (b bankPort) LookUp(_ context.Context, pr bankclient.Prepared) (found bankclient.Finding) {
-	b.p.cross(&crossing{kind: "look_up", to: pr, ask: func(f find) { found = b.p.host.world.Load().bank.lookUp(pr, f) }, fail: func(error) {}})
+	token := b.p.actsUnder()
+	b.p.cross(&crossing{kind: "look_up", to: pr, ask: func(f find) { found = b.p.host.world.Load().lookUp(pr, f, token) }, fail: func(error) {}})
 	return found
 }
 

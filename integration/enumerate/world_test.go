@@ -22,9 +22,9 @@ type scenario struct {
 	profile     bankclient.Profile
 	lookUps     []time.Duration
 	places      []int // which process each delivery of the first round goes to
-	faults      int   // how many things go wrong in one run
+	faults      int   // how many things go wrong in one run; 0 = two
 	steps       int   // after so many, nothing more is chosen: the run is driven to its end
-	thin        bool  // fewer acts of the bank
+	acts        []act // what the bank may do; nil = everything that a true one may
 	calmLedger  bool  // no lost replies
 	renews      bool  // leases are renewed
 	failover    bool  // a standby without the last write may be promoted
@@ -221,7 +221,7 @@ func (w *world) crossingMoves(c *crossing) (goes move, faults []move) {
 	}
 	switch c.kind {
 	case "send":
-		acts := w.bank.acts(c.to, w.sc.thin)
+		acts := w.bank.acts(c.to, w.sc.acts)
 		for _, a := range acts[1:] {
 			costs(name+": "+string(a), func() { c.send(a) })
 		}
