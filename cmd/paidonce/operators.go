@@ -17,7 +17,7 @@ import (
 func (s *session) operators() *cobra.Command {
 	return s.group("operators", "Who may change what",
 		"  paidonce operators list\n  paidonce operators add olga --role operator --token-out olga.token --reason 'joins the night shift'",
-		s.operatorsAdd(), s.operatorsList(), s.operatorsRotate(), s.operatorsDisable())
+		s.operatorsAdd(), s.operatorsList(), s.operatorsRotate(), s.operatorsDisable(), s.operatorsLimits())
 }
 
 func roleNames() []string {

@@ -54,12 +54,14 @@ func accesses() map[string]access {
 		"batch approve":     {role: "approver", args: "RUN" + dry},
 		// Making operators.
 		"operators add": {role: "admin", args: "zoe --role viewer" + dry}, "operators rotate": {role: "admin", args: "oscar" + dry}, "operators disable": {role: "admin", args: "oscar" + dry},
+		// Under the login of the ledger's owner: by nobody, or by an admin.
+		"operators limits show": {}, "operators limits set": {role: "owner", args: "GBP 1000.00" + dry}, "operators limits unset": {role: "owner", args: "discard" + dry},
 	}
 }
 
 // holders are those who may act in a role.
 func holders() map[string][]string {
-	return map[string][]string{"": {"vera", "olga", "ada", "adam", ""}, "operator": {"olga", "adam"}, "approver": {"ada", "adam"}, "admin": {"adam"}}
+	return map[string][]string{"": {"vera", "olga", "ada", "adam", ""}, "operator": {"olga", "adam"}, "approver": {"ada", "adam"}, "admin": {"adam"}, "owner": {"adam", ""}}
 }
 
 // revealing are the commands that show masked to everybody, and in full to an operator.
@@ -243,7 +245,7 @@ func (i *installation) wordsRun(who, path string, words []string) said {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		cancel()
-	case "migrate up", "migrate status", "recover":
+	case "migrate up", "migrate status", "recover", "operators limits set", "operators limits unset":
 		env["PAIDONCE_DATABASE_URL"] = i.databases.Owner
 	}
 	if strings.HasPrefix(path, "batch ") {

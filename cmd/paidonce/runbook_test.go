@@ -76,7 +76,7 @@ func TestRunbook_EveryCommandRuns(t *testing.T) {
 		"ops cancel":  cli.Conflict, "dead plan": cli.NotFound, // was sent; for another reason
 	}
 	names := strings.NewReplacer("KEY", there.Replace("PARKED"), "corrected.json", corrected, "17", there.Replace("DEAD"))
-	people := map[string]string{"": "vera", "operator": "oscar", "approver": "ada", "admin": "adam"}
+	people := map[string]string{"": "vera", "operator": "oscar", "approver": "ada", "admin": "adam", "owner": "adam"}
 	for _, line := range runbookCommands(t) {
 		words := shellWords(line)[1:]
 		found, _, err := (&session{}).root().Find(words)

@@ -32,7 +32,7 @@ func floors() map[string][]string {
 		"cmd/internal/archive":      {"ledger"},
 		"cmd/internal/prove":        {"bankclient"}, // of which it uses what lists a partner's statement; nothing that writes or sends
 		"cmd/internal/gateway":      {"ledger", "worker/job"},
-		"cmd/internal/operate":      {"ledger"},
+		"cmd/internal/operate":      {"ledger", "ledger/money"},
 		"cmd/internal/operate/dead": {"cmd/internal/operate", "ledger", "ledger/money", "worker/queue", "worker/job"},
 		"cmd/internal/batch":        {"cmd/internal/batch/file", "cmd/internal/operate", "ledger", "ledger/money", "worker/queue", "worker/job"},
 		"cmd/internal/batch/file":   {"ledger/money", "worker/job"},

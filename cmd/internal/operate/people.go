@@ -16,17 +16,24 @@ import (
 // Owner is whoever logs in as the role that owns the ledger. It makes the first operators, while fewer than two can decide anything, and
 // gives a new token to one who has lost the last; the database believes nobody else to be it.
 func (s *Service) Owner(ctx context.Context) (Operator, error) {
-	var owns bool
-	var role string
-	err := s.db.QueryRow(ctx, `SELECT session_user::text, pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'operators'::regclass), 'MEMBER')`).
-		Scan(&role, &owns)
+	role, owns, err := s.login(ctx)
 	if err != nil {
-		return Operator{}, fmt.Errorf("ask whose database role it is: %w", denied(err))
+		return Operator{}, err
 	}
 	if !owns {
 		return Operator{}, fmt.Errorf("%w: %s does not own the ledger", ErrNotPermitted, role)
 	}
 	return Operator{Name: "database:" + role, Roles: []Role{RoleAdmin}, proof: ownerProof}, nil
+}
+
+// login tells the database role that this is, and whether it owns the ledger.
+func (s *Service) login(ctx context.Context) (role string, owns bool, err error) {
+	err = s.db.QueryRow(ctx, `SELECT session_user::text, pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'operators'::regclass), 'MEMBER')`).
+		Scan(&role, &owns)
+	if err != nil {
+		return "", false, fmt.Errorf("ask whose database role it is: %w", denied(err))
+	}
+	return role, owns, nil
 }
 
 // ownerProof is nobody's: what the owner may, its login says.

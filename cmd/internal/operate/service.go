@@ -211,26 +211,16 @@ func (s *Service) beyondOnePerson(ctx context.Context, p prepared) (bool, error)
 	if s.opt.Limits.exceeded(p.Act.Name(), p.weight) {
 		return true, nil
 	}
-	kept := map[string]int64{}
-	rows, err := s.db.Query(ctx, `SELECT what, most FROM operator_limits`)
-	if err == nil {
-		var what string
-		var most int64
-		_, err = pgx.ForEachRow(rows, []any{&what, &most}, func() error {
-			kept[what] = most
-			return nil
-		})
+	kept, err := s.kept(ctx)
+	if err != nil || len(kept) == 0 {
+		return false, err
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42P01" || err == nil && len(kept) == 0 { // an older schema has none
-		return false, nil
+	limits := Limits{Counts: map[string]int{}, Amounts: map[string]int64{}}
+	for what, l := range kept {
+		limits.Amounts[what] = *l.Owner
 	}
-	if err != nil {
-		return false, fmt.Errorf("read the limits of operators: %w", denied(err))
-	}
-	limits := Limits{Counts: map[string]int{}, Amounts: kept}
-	if most, ok := kept[p.Act.Name()]; ok {
-		limits.Counts[p.Act.Name()] = int(most)
+	if l, ok := kept[p.Act.Name()]; ok {
+		limits.Counts[p.Act.Name()] = int(*l.Owner)
 	}
 	return limits.exceeded(p.Act.Name(), p.weight), nil
 }
