@@ -30,7 +30,7 @@ type memory struct {
 // switches break the model on purpose.
 type switches struct {
 	skipFence, skipToken, skipLease, busyIsClaimed, lateRejectedDecides, noEvent, oneEntry, sweepsParked, lapsedForgotten,
-	attemptNotPinned, doubtNotStored, resurrects bool
+	resurrects, purgeTakesKey, purgeTakesPrint bool
 }
 
 // row is one operation with all that hangs on it.
@@ -237,7 +237,7 @@ func (m *memory) commitAttempt(s ledger.Resend) ledger.AttemptAnswer {
 			same = false
 		}
 	}
-	if !same && !m.broken.attemptNotPinned {
+	if !same {
 		return ledger.AttemptDiffers
 	}
 	now := m.now()
@@ -278,9 +278,6 @@ func (m *memory) record(w ledger.Record) ledger.RecordResult {
 	}
 	r.put(w.Next)
 	r.inDoubt, r.held, r.unobserved, r.leaseUntil, r.code, r.transferID = w.InDoubt, w.Held, 0, time.Time{}, w.Code, ""
-	if m.broken.doubtNotStored {
-		r.inDoubt = false
-	}
 	if w.RaiseEpoch {
 		r.epoch++
 		r.partnerKey, r.firstSent = "", time.Time{}
@@ -491,6 +488,22 @@ func (m *memory) renew(c ledger.Claim) bool {
 	r.leaseUntil = m.now().Add(m.lease)
 	r.dueAt = r.leaseUntil
 	return true
+}
+
+// purge deletes the payloads of what has an outcome that nothing speaks against.
+func (m *memory) purge() {
+	for key, r := range m.ops {
+		if !r.state.Finished() || r.contradicted {
+			continue
+		}
+		r.wish.Payload, r.wish.TraceParent = nil, ""
+		if m.broken.purgeTakesPrint {
+			r.wish.Fingerprint = ledger.Fingerprint{}
+		}
+		if m.broken.purgeTakesKey {
+			delete(m.ops, key)
+		}
+	}
 }
 
 // snapshot is what a standby had.

@@ -190,6 +190,8 @@ func mutants() []mutant {
 		{name: "a lapsed lease is forgotten", in: "reference", switches: switches{lapsedForgotten: true}},
 		{name: "an outcome has no event", in: "reference", switches: switches{noEvent: true}},
 		{name: "one side of the journal is missing", in: "reference", switches: switches{oneEntry: true}},
+		{name: "a purge takes the key", in: "reference", switches: switches{purgeTakesKey: true}},
+		{name: "a purge takes the fingerprint", in: "reference", switches: switches{purgeTakesPrint: true}},
 		{name: "the fold is skipped", in: "reference", ledger: forget(func(*ledger.Work) bool { return true })},
 		{name: "the fold is skipped where keys are not honoured", in: "keys_not_honoured", ledger: forget(func(*ledger.Work) bool { return true })},
 		{name: "time clears doubt", in: "keys_ignored_no_look_up", ledger: forget(func(w *ledger.Work) bool { return w.Now.Sub(w.CreatedAt) > 30*time.Second })},

@@ -22,7 +22,8 @@ type truths struct {
 	poisoned    map[uuid.UUID]bool // claims that were granted after three such
 	claimedAt   map[uuid.UUID]time.Time
 	byDelivery  map[string]uuid.UUID
-	attempts    int // committed, ever
+	attempts    int                // committed, ever
+	answered    ledger.ClaimAnswer // to the latest delivery
 	parkedLooks int
 	mustPark    bool // by what is on record
 	needless    bool
@@ -72,6 +73,7 @@ func (w *world) claim(p *process, wish ledger.Wish) ledger.ClaimAnswer {
 		before, attempts = r.state, len(r.attempts)
 	}
 	a := w.led.claim(wish, w.led.mint())
+	w.truth.answered = a
 	if a.Answer != ledger.Claimed {
 		return a
 	}
@@ -494,6 +496,35 @@ func (w *world) judgeDoubt(r *row) {
 	}
 	if harmful > 1 {
 		w.fault("sent %d times to a partner that does not honour keys", harmful)
+	}
+}
+
+// judgeReplay: whatever was purged, the key answers as before, and of fingerprint, outcome and evidence nothing is gone (I10).
+func (w *world) judgeReplay(before *row, sent int) {
+	r, said := w.row(), w.truth.answered
+	if sent != 0 {
+		w.fault("a replay after %s led to %d more sends", before.state, sent)
+	}
+	if r == nil {
+		w.fault("I10: the key went with the payload")
+		return
+	}
+	if before.state == ledger.StateParked {
+		if said.Answer != ledger.Parked && said.Answer != ledger.Finished {
+			w.fault("I10: a replay of what is parked is answered %v", said.Answer)
+		}
+		return
+	}
+	if said.Answer != ledger.Finished || said.State != before.state {
+		w.fault("I10: a replay of what is %s is answered %v %s", before.state, said.Answer, said.State)
+	}
+	if r.wish.Payload != nil {
+		w.fault("the payload of what is %s was not purged", before.state)
+	}
+	if r.wish.Key != before.wish.Key || r.wish.Fingerprint != before.wish.Fingerprint || r.state != before.state || r.transferID != before.transferID ||
+		r.code != before.code || r.partnerKey != before.partnerKey || len(r.attempts) != len(before.attempts) || len(r.facts) != len(before.facts) ||
+		len(r.entries) != len(before.entries) {
+		w.fault("I10: what a purge left of what was %s is something else", before.state)
 	}
 }
 
