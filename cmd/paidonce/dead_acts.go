@@ -352,7 +352,7 @@ func (s *session) deadCorrect() *cobra.Command {
 		Use:   "correct SEQUENCE",
 		Short: "Make a new operation, under a new key, in place of a dead letter",
 		Long: "A payload is never changed and replayed. A correction is a new withdrawal with a new key, linked to the letter, made once, and always agreed to\n" +
-			"by another person, who sees which members differ and the money, and may look at the letter with `paidonce dead show`. The new key is made of the\n" +
+			"by another person, whom `paidonce proposals show` tells for each member that changes what it was and what it would be. The new key is made of the\n" +
 			"letter and of what is asked for: whoever has the same correction can see by --dry-run that it has the same key. The old key is closed: it\n" +
 			"becomes an operation that is cancelled from its beginning, so that the job is not paid as well when its source sends it again. A letter\n" +
 			"without a readable key has nothing to close: tell its source before you correct it. One withdrawal is corrected once, however many letters it\n" +

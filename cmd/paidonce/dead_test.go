@@ -81,6 +81,33 @@ func TestJourneyOfDeadLetters(t *testing.T) {
 	i.showsNoCanary()
 }
 
+// showsWhoIsPaid: whoever is to agree to a correction sees what was and what would be, masked, and whole once the log says so.
+func (i *installation) showsWhoIsPaid(id string) {
+	t := i.t
+	t.Helper()
+	const masked = "beneficiary.iban: [masked, ends in 55] -> [masked, ends in 00]"
+	has(t, i.okAs("vera", "proposals", "show", id), "amount: 49.0 GBP -> 49.00 GBP; "+masked)
+	has(t, i.okAs("abel", "proposals", "approve", id, "--reason", "x", "--dry-run"), masked)
+	const nowhere = "--nats-url=nats://127.0.0.1:1"
+	if got := i.as("abel", "proposals", "approve", id, "--reason", "x", nowhere); got.code != cli.TryAgain {
+		t.Errorf("agreed to without its letter: %+v", got)
+	}
+	reveal := []string{"proposals", "show", id, "--reveal", "-o", "json"}
+	if got := i.as("abel", reveal...); got.code != cli.Usage {
+		t.Errorf("revealed without a reason: %+v", got)
+	}
+	reveal = append(reveal, "--reason", "ticket 812")
+	if got := i.as("vera", reveal...); got.code != cli.NotAllowed {
+		t.Errorf("revealed to a viewer: %+v", got)
+	}
+	got := command(t, "", i.inNameOf("abel", i.databases.Desk), reveal...) // not kept: it shows what nothing else may
+	row := decoded[proposalRow](t, got.out)
+	if len(row.Changes) != 2 || row.Changes[1].Old != canaryIBAN || row.Changes[1].New != "DE89370400440532013000" || !row.Revealed {
+		t.Errorf("revealed: %+v", got)
+	}
+	has(t, i.okAs("vera", "audit", "list", "--act", "reveal", "-o", "csv"), "abel,reveal,proposal "+id, "vera,reveal,proposal "+id)
+}
+
 // events counts those of one type.
 func (i *installation) events(kind string) int {
 	return strings.Count(i.ok("", "events", "tail", "--all", "--follow=false", "--type", kind), "\n")
@@ -141,8 +168,10 @@ func (i *installation) correctsOnce() {
 	if got := i.as("olga", "dead", "replay", decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "--from", "4", "--to", "4", "-o", "json")).Plan, "--reason", "x"); got.code != cli.OK {
 		t.Errorf("a replay of nothing: %+v", got)
 	}
-	args := []string{"dead", "correct", "4", "--set", "amount=49.00", "--reason", "ticket 812", "-o", "json"}
-	i.approve("abel", i.as("olga", args...))
+	args := []string{"dead", "correct", "4", "--set", "amount=49.00", "--set", "beneficiary.iban=DE89370400440532013000", "--reason", "ticket 812", "-o", "json"}
+	waiting := i.as("olga", args...)
+	i.showsWhoIsPaid(proposalIn(t, waiting))
+	i.approve("abel", waiting)
 	done := decoded[deadCorrectRow](t, i.okAs("olga", args...))
 	if done.Outcome != "done" || !done.Closed || done.OldKey != deadKey(4) {
 		t.Errorf("correct %+v", done)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/app"
@@ -12,6 +13,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
+	"github.com/paidonce/paidonce/worker/queue"
 )
 
 // desk is where a command changes things: the settings, the ledger, and the service that asks who, why and whether another person agrees.
@@ -40,7 +42,7 @@ func (s *session) atDesk(ctx context.Context, body func(*desk) error) error {
 // openDesk asks nobody who they are: for what may be seen under the database's rights alone, and for the owner of the database.
 func (s *session) openDesk(ctx context.Context, body func(*desk) error) error {
 	return s.withLedger(ctx, func(c *config.Config, l *ledger.Ledger) error {
-		service, closeDesk, err := app.OpenDesk(ctx, c, l)
+		service, closeDesk, err := app.OpenDesk(ctx, c, l, func(ctx context.Context) (*nats.Conn, error) { return s.connect(ctx, c, queue.RoleOperator, "") })
 		if err != nil {
 			return err
 		}

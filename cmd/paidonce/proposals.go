@@ -16,6 +16,7 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
 	"github.com/paidonce/paidonce/ledger/money"
 )
 
@@ -41,6 +42,8 @@ type proposalRow struct {
 	DecidedAt string         `json:"decided_at,omitempty"`
 	Decision  string         `json:"decision_reason,omitempty"`
 	Executed  string         `json:"executed_at,omitempty"`
+	Changes   []dead.Change  `json:"changes,omitempty"` // of a correction
+	Revealed  bool           `json:"revealed,omitzero"` // or else names and accounts are masked
 	Digest    string         `json:"digest"`
 	Content   jsontext.Value `json:"content,omitempty"`
 }
@@ -49,7 +52,7 @@ func proposalRowOf(p operate.Proposal) proposalRow {
 	row := proposalRow{
 		ID: p.ID.String(), State: string(p.State), Act: p.Act, Target: p.Target, By: p.By, Reason: p.Reason, Evidence: p.Evidence,
 		Weight: weightText(p.Act, p.Weight), At: cli.Time(p.At), ExpiresAt: cli.Time(p.ExpiresAt), DecidedBy: p.DecidedBy, DecidedAt: cli.Time(p.DecidedAt),
-		Decision: p.Decision, Executed: cli.Time(p.ExecutedAt), Digest: hex.EncodeToString(p.Digest),
+		Decision: p.Decision, Executed: cli.Time(p.ExecutedAt), Changes: dead.ShownChanges(p), Digest: hex.EncodeToString(p.Digest),
 	}
 	if content := jsontext.Value(p.Content); content.IsValid() {
 		row.Content = content
@@ -76,10 +79,14 @@ func weightText(act string, w operate.Weight) string {
 func proposalTable(rows ...proposalRow) cli.Table[proposalRow] {
 	return cli.Table[proposalRow]{
 		Columns: []string{"id", "state", "act", "target", "by", "weight", "at", "expires_at", "decided_by", "decided_at", "decision_reason", "executed_at",
-			"reason", "evidence", "digest", "content"},
+			"reason", "evidence", "changes", "digest", "content"},
 		Cells: func(r proposalRow) []string {
+			changes := make([]string, len(r.Changes))
+			for i := range r.Changes {
+				changes[i] = r.Changes[i].Text()
+			}
 			return []string{r.ID, r.State, r.Act, r.Target, r.By, r.Weight, r.At, r.ExpiresAt, r.DecidedBy, r.DecidedAt, r.Decision, r.Executed,
-				r.Reason, r.Evidence, r.Digest, string(r.Content)}
+				r.Reason, r.Evidence, strings.Join(changes, "; "), r.Digest, string(r.Content)}
 		},
 		Rows: rows,
 	}
@@ -122,7 +129,7 @@ func (s *session) proposalsList() *cobra.Command {
 				}
 				if s.printer().Format == cli.FormatTable { // `proposals show` prints what one is about to the byte
 					for n := range rows {
-						rows[n].Digest, rows[n].Content = "", nil
+						rows[n].Changes, rows[n].Digest, rows[n].Content = nil, "", nil
 					}
 				}
 				return cli.List(s.printer(), proposalTable(rows...))
@@ -139,15 +146,24 @@ func (s *session) proposalsList() *cobra.Command {
 }
 
 func (s *session) proposalsShow() *cobra.Command {
-	return &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show one proposal, with all that it would do",
-		Example: "  paidonce proposals show 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11",
-		Args:    exactly(1, "the id of one proposal"),
+	var r *reveal
+	command := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one proposal, with all that it would do",
+		Long: "Shows one proposal, with all that it would do, to the byte. Of a correction of a dead letter it shows for every member that changes what stands\n" +
+			"in the letter and what would be paid instead: amount, route and times as they are, names and accounts masked. With --reveal these are shown\n" +
+			"as they are, read from the letter itself; it takes an operator or an approver and a reason, and is kept in the audit log. Look at them\n" +
+			"before you agree to another beneficiary: two accounts may look alike where they are masked.",
+		Example: "  paidonce proposals show 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11\n" +
+			"  paidonce proposals show 0193a1f2-7a52-7c3e-9b6e-2f6f0b0f4a11 --reveal --reason 'compared with ticket 812'",
+		Args: exactly(1, "the id of one proposal"),
 		RunE: s.do(func(ctx context.Context, args []string) error {
 			id, err := parseProposal(args[0])
 			if err != nil {
 				return err
+			}
+			if r.wanted {
+				return s.revealProposal(ctx, id, r)
 			}
 			return s.openDesk(ctx, func(d *desk) error {
 				p, err := d.Proposal(ctx, id)
@@ -158,6 +174,33 @@ func (s *session) proposalsShow() *cobra.Command {
 			})
 		}),
 	}
+	r = s.revealFlags(command, "show the names and accounts that a correction changes")
+	return command
+}
+
+// revealProposal shows the changes of a correction in full, after the log says so.
+func (s *session) revealProposal(ctx context.Context, id uuid.UUID, r *reveal) error {
+	c := &change{reason: r.reason}
+	if err := c.complete(); err != nil {
+		return err
+	}
+	return s.atDeadDesk(ctx, func(desk *desk, d *deadDesk) error {
+		p, err := desk.Proposal(ctx, id)
+		if err != nil {
+			return err
+		}
+		proposed, err := d.Proposed(ctx, p)
+		if err != nil {
+			return err
+		}
+		act := proposed.Reveal()
+		if _, err := desk.Do(ctx, c.request(desk.by, act)); err != nil {
+			return err
+		}
+		row := proposalRowOf(p)
+		row.Changes, row.Revealed = act.Changes, true
+		return cli.One(s.printer(), proposalTable(row))
+	})
 }
 
 func parseProposal(text string) (uuid.UUID, error) {
@@ -199,7 +242,7 @@ func (s *session) proposalsDecide(verb, short string) *cobra.Command {
 					}
 				}
 				if c.dryRun {
-					if err := p.Decidable(d.by, read, verb == "approve"); err != nil {
+					if err := d.Decidable(ctx, p, d.by, read, verb == "approve"); err != nil {
 						return err
 					}
 					s.say("dry run: nothing is decided; as it stands %s may %s it", d.by.Name, verb)

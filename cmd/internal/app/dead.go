@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -36,4 +37,21 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 		return nil, nil, err
 	}
 	return dead.New(letters, publisher, operate.DB(pool), opt), pool.Close, nil
+}
+
+// judges know of what is proposed at the desk what only its own part of the program, and the broker, tell.
+func judges(broker func(context.Context) (*nats.Conn, error)) map[string]operate.Judge {
+	return map[string]operate.Judge{dead.ActCorrect: {Compare: func(ctx context.Context, p operate.Proposal) error {
+		nc, err := broker(ctx)
+		if err != nil {
+			return fmt.Errorf("compare the proposal with its letter: %w", err)
+		}
+		defer nc.Close()
+		letters, err := queue.NewDeadLetters(nc)
+		if err != nil {
+			return err
+		}
+		_, err = dead.New(letters, nil, nil, dead.Options{}).Proposed(ctx, p)
+		return err
+	}}}
 }

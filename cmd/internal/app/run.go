@@ -115,8 +115,9 @@ func openDeskPool(ctx context.Context, c *config.Config) (*pgxpool.Pool, error) 
 	return ledger.OpenPool(ctx, url.Reveal(), ledger.Options{MaxConns: deskConns})
 }
 
-// OpenDesk gives the desk of a ledger, and what closes its connections.
-func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate.Service, func(), error) {
+// OpenDesk gives the desk of a ledger, and what closes its connections. broker gives an operator's connection, when somebody agrees to what only
+// the broker tells in full.
+func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger, broker func(context.Context) (*nats.Conn, error)) (*operate.Service, func(), error) {
 	pool, err := openDeskPool(ctx, c)
 	if err != nil {
 		return nil, nil, err
@@ -128,7 +129,7 @@ func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger) (*operate
 	return operate.New(l, pool, operate.Options{ProposalTTL: c.Operator.ProposalTTL, Limits: operate.Limits{
 		Counts:  map[string]int{"replay": c.Operator.ReplayLimit, "discard": c.Operator.DiscardLimit, "batch_submit": c.Operator.BatchLimit},
 		Amounts: amounts,
-	}}), pool.Close, nil
+	}, Judges: judges(broker)}), pool.Close, nil
 }
 
 // deskConns: a line, its act and its result follow each other.

@@ -191,7 +191,7 @@ func (s *Service) Approve(ctx context.Context, runKey string, by operate.Operato
 	case asked == nil:
 		return run, operate.Proposal{}, operate.ErrNoProposal
 	case dryRun:
-		return run, *asked, asked.Decidable(by, digest, true)
+		return run, *asked, s.desk.Decidable(ctx, *asked, by, digest, true)
 	}
 	approved, err := s.desk.Approve(ctx, by, asked.ID, digest, reason)
 	return run, approved, err

@@ -20,5 +20,6 @@
 // # What an Act must keep
 //
 // Run is called again after a crash, and by two people at once: the second time it must find what is done and have no second effect. Its
-// Content is complete and the same each time. Target and Content hold no names, no account numbers: what holds them is named by its SHA-256.
+// Content is complete and the same each time. Target and Content hold no names, no account numbers: what holds them is named by its SHA-256,
+// or sealed so that only who has the source of them can read it. What a second person must see and the content cannot show, a Judge compares.
 package operate

@@ -197,6 +197,9 @@ func (s *Service) decide(ctx context.Context, by Operator, id uuid.UUID, digest 
 	act := map[string]string{"approved": "approve", "declined": "decline"}[decision]
 	e := entry{act: act, target: id.String(), reason: reason, digest: p.Digest, weight: p.Weight, proposal: &id}
 	err = decidable(p, by, digest, decision)
+	if err == nil && decision == "approved" {
+		err = s.agreeable(ctx, p)
+	}
 	if err == nil {
 		err = s.write(ctx, by, func(tx pgx.Tx) error {
 			line, err := lineOf(ctx, tx, by, e)
@@ -220,12 +223,23 @@ func (s *Service) decide(ctx context.Context, by Operator, id uuid.UUID, digest 
 	return s.Proposal(ctx, id)
 }
 
-// Decidable checks by the same code whether a decision would be taken, and changes nothing.
-func (p Proposal) Decidable(by Operator, digest []byte, approves bool) error {
-	if approves {
-		return decidable(p, by, digest, "approved")
+// agreeable refuses what nobody should agree to, whoever it is.
+func (s *Service) agreeable(ctx context.Context, p Proposal) error {
+	if compare := s.opt.Judges[p.Act].Compare; compare != nil {
+		return compare(ctx, p)
 	}
-	return decidable(p, by, digest, "declined")
+	return nil
+}
+
+// Decidable checks by the same code whether a decision would be taken, and changes nothing.
+func (s *Service) Decidable(ctx context.Context, p Proposal, by Operator, digest []byte, approves bool) error {
+	if !approves {
+		return decidable(p, by, digest, "declined")
+	}
+	if err := decidable(p, by, digest, "approved"); err != nil {
+		return err
+	}
+	return s.agreeable(ctx, p)
 }
 
 // decidable says first what the database would say as well, and what needs no transaction.
@@ -248,14 +262,14 @@ func decidable(p Proposal, by Operator, digest []byte, decision string) error {
 
 // declinedToDecide keeps that somebody tried what was not theirs to decide.
 func (s *Service) declinedToDecide(ctx context.Context, by Operator, e entry, err error) error {
-	if !errors.Is(err, ErrNotPermitted) && !errors.Is(err, ErrOwnProposal) && !errors.Is(err, ErrChanged) {
+	if !errors.Is(err, ErrNotPermitted) && !errors.Is(err, ErrOwnProposal) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrRefused) {
 		return nil
 	}
 	return s.write(ctx, by, func(tx pgx.Tx) error {
-		line, err := lineOf(ctx, tx, by, e)
-		if err != nil {
-			return err
+		line, failed := lineOf(ctx, tx, by, e)
+		if failed != nil {
+			return failed
 		}
-		return result(ctx, tx, by, line, outcomeRefused, "")
+		return result(ctx, tx, by, line, outcomeRefused, wordOf(err))
 	})
 }

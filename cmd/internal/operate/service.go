@@ -34,7 +34,14 @@ type Limits struct {
 // Options bound what the desk does. The zero value works: then whatever moves money waits for a second person.
 type Options struct {
 	Limits      Limits
-	ProposalTTL time.Duration // how long a proposal and its approval hold. Default 24 h
+	ProposalTTL time.Duration    // how long a proposal and its approval hold. Default 24 h
+	Judges      map[string]Judge // by name of the act. Default: none but the desk's own
+}
+
+// Judge knows of the proposals of one act what the desk itself does not.
+type Judge struct {
+	// Compare refuses a proposal that shows something else than it would do. It runs before somebody agrees. nil = the content is all there is
+	Compare func(ctx context.Context, p Proposal) error
 }
 
 // Service is safe for concurrent use.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -33,7 +32,9 @@ type Correct struct {
 	seen    time.Time // the letter's job
 	job     job.Job   // as it will be published
 	old     job.Job   // as it would be under the old key, for the guard
+	before  []member  // of the letter
 	payload []byte
+	sealed  string
 	sum     [32]byte
 	mine    bool // recorded, as another person has agreed
 	done    bool // and published
@@ -50,13 +51,26 @@ func (d *Desk) Correct(ctx context.Context, sequence uint64, edit Edit) (*Correc
 	if err != nil {
 		return nil, err
 	}
+	a, err := d.correction(state, letter, edit)
+	if err != nil {
+		return nil, err
+	}
+	if fault := d.opt.Allowed(&a.job); fault != nil {
+		return nil, fault
+	}
+	if a.mine, err = a.recorded(ctx, d.db); err != nil || !a.mine {
+		return a, err
+	}
+	a.done, err = a.published(ctx)
+	return a, err
+}
+
+// correction makes the act of a letter and an edit alone.
+func (d *Desk) correction(state queue.DeadState, letter queue.DeadLetter, edit Edit) (*Correct, error) {
 	a := &Correct{d: d, entry: entryOf(letter), stream: micros(state.Created), trace: letter.TraceParent(), seen: seen(letter)}
 	draft, err := edit.apply(a.entry, letter.Payload, correctionDraft())
 	if err != nil {
 		return nil, err
-	}
-	if fault := d.opt.Allowed(&draft); fault != nil {
-		return nil, fault
 	}
 	a.job = draft
 	a.job.Key = a.newKey(draft)
@@ -64,18 +78,19 @@ func (d *Desk) Correct(ctx context.Context, sequence uint64, edit Edit) (*Correc
 		return nil, err
 	}
 	a.sum = sha256.Sum256(a.payload)
+	if a.sealed, err = seal(letter.Payload, a.payload); err != nil {
+		return nil, err
+	}
 	a.old = draft
 	a.old.Key = a.entry.Key
+	a.before = membersIn(a.entry.Route, letter.Payload)
 	if a.entry.Fault == "" {
 		if a.old, err = job.Decode(letter.Source, letter.Route, letter.Payload); err != nil {
 			return nil, err
 		}
+		a.before = membersOf(a.old)
 	}
-	if a.mine, err = a.recorded(ctx, d.db); err != nil || !a.mine {
-		return a, err
-	}
-	a.done, err = a.published(ctx)
-	return a, err
+	return a, nil
 }
 
 // correctionDraft stands for the key while it is not made yet.
@@ -104,33 +119,8 @@ func (a *Correct) Amount() money.Amount { return a.job.Amount }
 // OldKey is the letter's, or Nil.
 func (a *Correct) OldKey() uuid.UUID { return a.entry.Key }
 
-// Changed lists the members by which the new job differs from the letter, without their values.
-func (a *Correct) Changed() []string {
-	if a.entry.Fault != "" {
-		return []string{"the letter is no job: all is new"}
-	}
-	b, c := a.old.Beneficiary, a.job.Beneficiary
-	var changed []string
-	for _, one := range []struct {
-		name string
-		same bool
-	}{
-		{"amount", a.old.Amount == a.job.Amount}, {"route", a.old.Route == a.job.Route}, {"debtor_account", a.old.DebtorAccount == a.job.DebtorAccount},
-		{"beneficiary.name", b.Name == c.Name}, {"beneficiary.iban", b.IBAN == c.IBAN}, {"beneficiary.bic", b.BIC == c.BIC},
-		{"beneficiary.sort_code", b.SortCode == c.SortCode}, {"beneficiary.account_number", b.AccountNumber == c.AccountNumber},
-		{"beneficiary.routing_number", b.RoutingNumber == c.RoutingNumber}, {"beneficiary.pix_key", b.PixKey == c.PixKey},
-		{"reference", a.old.Reference == a.job.Reference}, {"not_before", a.old.NotBefore.Equal(a.job.NotBefore)},
-		{"not_after", a.old.NotAfter.Equal(a.job.NotAfter)}, {"metadata", maps.Equal(a.old.Metadata, a.job.Metadata)},
-	} {
-		if !one.same {
-			changed = append(changed, one.name)
-		}
-	}
-	return changed
-}
-
 // Name is correct.
-func (*Correct) Name() string { return "correct" }
+func (*Correct) Name() string { return ActCorrect }
 
 // Role is the operator's.
 func (*Correct) Role() operate.Role { return operate.RoleOperator }
@@ -138,22 +128,27 @@ func (*Correct) Role() operate.Role { return operate.RoleOperator }
 // Target is the letter.
 func (a *Correct) Target() string { return fmt.Sprintf("dead letter %d", a.entry.Sequence) }
 
-// Content is the letter and the new job to the byte, and in the clear what holds no names: money and the members that differ.
+// correctContent is what a second person agrees to.
+type correctContent struct {
+	StreamAt      string   `json:"stream_at"`
+	Letter        uint64   `json:"letter"`
+	LetterSHA256  string   `json:"letter_sha256"`
+	OldKey        string   `json:"old_key,omitempty"`
+	OldAmount     string   `json:"old_amount,omitempty"`
+	NewKey        string   `json:"new_key"`
+	Route         string   `json:"route"`
+	Amount        string   `json:"amount"`
+	Changes       []Change `json:"changes"` // masked
+	PayloadSHA256 string   `json:"payload_sha256"`
+	PayloadSealed string   `json:"payload_sealed"` // whoever has the letter opens it
+}
+
+// Content is the letter and the new job to the byte, sealed, and in the clear what differs, as it is shown: names and accounts masked.
 func (a *Correct) Content() ([]byte, error) {
-	content := struct {
-		StreamAt      string   `json:"stream_at"`
-		Letter        uint64   `json:"letter"`
-		LetterSHA256  string   `json:"letter_sha256"`
-		OldKey        string   `json:"old_key,omitempty"`
-		OldAmount     string   `json:"old_amount,omitempty"`
-		NewKey        string   `json:"new_key"`
-		Route         string   `json:"route"`
-		Amount        string   `json:"amount"`
-		Changed       []string `json:"changed"`
-		PayloadSHA256 string   `json:"payload_sha256"`
-	}{
+	content := correctContent{
 		StreamAt: a.stream.Format(time.RFC3339Nano), Letter: a.entry.Sequence, LetterSHA256: hex.EncodeToString(a.entry.SHA256[:]),
-		NewKey: a.job.Key.String(), Route: a.job.Route, Amount: a.job.Amount.String(), Changed: a.Changed(), PayloadSHA256: hex.EncodeToString(a.sum[:]),
+		NewKey: a.job.Key.String(), Route: a.job.Route, Amount: a.job.Amount.String(), Changes: a.shown(), PayloadSHA256: hex.EncodeToString(a.sum[:]),
+		PayloadSealed: a.sealed,
 	}
 	if a.entry.Key != uuid.Nil {
 		content.OldKey = a.entry.Key.String()
