@@ -96,15 +96,15 @@ func acceptIn(ctx context.Context, tx pgx.Tx, bulk Bulk) ([]BulkRow, error) {
 // bulkGuard says whether all orders are plainly new to what Accept asks before it inserts, and what time it is. It lets nothing in where the
 // ledger is not at home.
 func bulkGuard(ctx context.Context, tx pgx.Tx, orders []Order) (plain bool, at time.Time, err error) {
-	keys, recorded := make(uuids, len(orders)), make([]*time.Time, len(orders))
+	keys, sources, recorded := make(uuids, len(orders)), make([]string, len(orders)), make([]*time.Time, len(orders))
 	for i := range orders {
-		keys[i], recorded[i] = pgUUID(orders[i].Key), nullTime(orders[i].RecordedAt)
+		keys[i], sources[i], recorded[i] = pgUUID(orders[i].Key), orders[i].Source, nullTime(orders[i].RecordedAt)
 	}
 	err = tx.QueryRow(ctx, `
-		SELECT now(), NOT EXISTS (SELECT FROM unnest($1::uuid[], $2::timestamptz[]) AS w(key, recorded_at)
-		                               WHERE coalesce(i.doubt_before > '-infinity' AND `+madeAt+` < i.doubt_before, false)
-		                                  OR coalesce(w.recorded_at < i.doubt_before, false) OR EXISTS (SELECT FROM strays s WHERE s.key = w.key))
-		  FROM ledger_identity i WHERE `+atHome, keys, recorded).Scan(&at, &plain)
+		SELECT now(), NOT EXISTS (SELECT FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS w(key, source, recorded_at)
+		                               WHERE `+KeyMayBeLost+`
+		                                  OR coalesce(w.recorded_at < g.doubt_before, false) OR EXISTS (SELECT FROM strays s WHERE s.key = w.key))
+		  FROM ledger_identity g WHERE `+AtHome, keys, sources, recorded).Scan(&at, &plain)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errNotLetIn
 	}

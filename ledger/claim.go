@@ -63,13 +63,13 @@ func newToken() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // transaction made it; what hangs on a new row is inserted plainly, since every ON CONFLICT costs a second look and a second WAL record.
 const claimWinners = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM pauses) AS any_pause, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, lost_since, EXISTS (SELECT FROM pauses) AS any_pause, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + AtHome + `
 ), wish AS MATERIALIZED (
   SELECT w.*, paused,
          NOT paused AND coalesce(w.not_before <= now(), true) AND coalesce(w.not_after > now(), true) AS start,
-         coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity')
-         OR CASE WHEN g.doubt_before > '-infinity' THEN coalesce(` + madeAt + ` < g.doubt_before, false) ELSE false END -- published again since
-         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
+         coalesce(w.published_at < g.doubt_before, g.doubt_before > '-infinity') OR lost -- published again since
+         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt,
+         CASE WHEN lost THEN g.lost_since END AS lost_since
     FROM guard g
    CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::text[], $9::timestamptz[],
                      $10::timestamptz[], $11::bytea[], $12::text[], $13::timestamptz[], $14::text[], $15::text[], $16::text[], $17::int2[],
@@ -78,14 +78,14 @@ WITH guard AS MATERIALIZED (
            published_at, partner, credential, endpoint, renderer, body_sha256, partner_key, end_to_end_id)
    CROSS JOIN LATERAL (SELECT CASE WHEN g.any_pause THEN EXISTS (SELECT FROM pauses p WHERE p.scope = 'all'
            OR (p.scope = 'partner' AND p.name = w.partner) OR (p.scope = 'route' AND p.name = w.route)
-           OR (p.scope = 'source' AND p.name = w.source)) ELSE false END AS paused) AS pause
+           OR (p.scope = 'source' AND p.name = w.source)) ELSE false END AS paused, ` + KeyMayBeLost + ` AS lost) AS asked
 ), won AS (
   INSERT INTO operations AS o (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account,
          state, in_doubt, held, code, unobserved, fence, claim_token, lease_until, first_sent_at, partner, credential, partner_key)
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account,
          CASE WHEN start THEN 'claimed' ELSE 'open' END::operation_state, start OR doubt, paused, CASE WHEN paused THEN 'paused' END, start::int, start::int,
          CASE WHEN start THEN $21::uuid END, CASE WHEN start THEN now() + $22::int8 * interval '1 ms' END,
-         CASE WHEN doubt THEN least(published_at, now()) - interval '1 ms' WHEN start THEN now() END,
+         CASE WHEN doubt THEN least(published_at, lost_since, now()) - interval '1 ms' WHEN start THEN now() END,
          CASE WHEN start THEN partner END, CASE WHEN start THEN credential END, CASE WHEN start THEN partner_key END
     FROM wish ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO UPDATE

@@ -25,7 +25,7 @@ const waitsForRun = `CASE WHEN o.held AND o.code = '` + HeldByRun + `' THEN NOT 
 // deadlock with claim and record. What a pause covers, or a paused batch run holds, is put off instead, as it stands.
 const claimDue = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + AtHome + `
 ), picked AS MATERIALIZED (
   SELECT d.operation_id FROM due d, guard WHERE d.partner = $1 AND NOT d.parked AND d.due_at <= now()
    ORDER BY d.due_at LIMIT $2::int8 + CASE WHEN EXISTS (SELECT FROM pauses) THEN 1000 ELSE 0 END FOR UPDATE OF d SKIP LOCKED
@@ -96,14 +96,6 @@ func (l *Ledger) claimDueOnce(ctx context.Context, partner string, limit int, to
 		return work, fmt.Errorf("read %d claimed operations of %s: %w", len(work), partner, err)
 	}
 	return work, nil
-}
-
-func (l *Ledger) checkAtHome(ctx context.Context) error {
-	id, err := l.Identity(ctx)
-	if err == nil && id.Moved() {
-		err = ErrMoved
-	}
-	return err
 }
 
 // lookAtParked takes parked operations whose look-up is due, and puts the next one a day ahead. It claims nothing.

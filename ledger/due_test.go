@@ -398,6 +398,9 @@ func TestTimelineGuard_NothingIsClaimedElsewhere(t *testing.T) {
 	for name, set := range map[string]string{
 		"another timeline": `timeline = timeline + 1`,
 		"another server":   `system_identifier = '7000000000000000000'`,
+		"another database": `database_oid = database_oid::int8 + 1`,
+		"another table":    `operations_oid = operations_oid::int8 + 1`,
+		"not remembered":   `operations_oid = NULL`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(t, ledger.Options{})
@@ -441,7 +444,7 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 	mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, done), "tr_1"))
 	db.move(`timeline = timeline + 1`)
 	published := time.Now()
-	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, "failover of the night", "ann")
+	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, time.Time{}, "failover of the night", "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,8 +468,8 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 	}
 	never.NotBefore = time.Time{}
 	wantAnswer(t, db.Ledger, never, ledger.Scheduled) // the sweep's, which looks it up first
-	fresh := newWishAt(recovery.Before.Add(time.Second))
-	fresh.Key = uuid.New() // a random key says nothing of its age
+	db.move(`doubt_before = doubt_before - interval '2 min'`) // two minutes later
+	fresh := newWishAt(time.Now())
 	if got := mustClaimInDoubt(t, db, fresh, false); got.OperationID < 10000000 {
 		t.Errorf("id %d may have been issued before the failover", got.OperationID)
 	}

@@ -72,24 +72,25 @@ type Standing struct {
 }
 
 // accept records what is new. Rows are inserted in the order of their keys, as claims are. Where the key is there already nothing happens;
-// an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row. A key that says of
-// itself (version 7) that it was made before the ledger was recovered may have been on record, and sent, on the server that was lost: it is
-// asked after before it is sent. So is an order that lay here then, and a key of which evidence came without an operation.
+// an insert that meets another one waits for its commit, so that the second statement of a caller who lost finds the row. A key that does not
+// exclude that it was made before the ledger was recovered may have been on record, and sent, on the server that was lost: it is asked after before
+// it is sent. So is an order that lay here then, and a key of which evidence came without an operation.
 const accept = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, lost_since, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + AtHome + `
 ), wish AS MATERIALIZED (
   SELECT w.key, w.version, w.fingerprint, w.source, w.route, w.partner, w.debtor_account, w.amount_minor, w.currency, w.not_before, w.not_after,
-         w.body, w.traceparent, w.grace, w.recorded_at, coalesce(CASE WHEN g.doubt_before > '-infinity' THEN ` + madeAt + ` < g.doubt_before END, false)
-         OR coalesce(w.recorded_at < g.doubt_before, false) OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
+         w.body, w.traceparent, w.grace, w.recorded_at,
+         CASE WHEN lost THEN g.lost_since END AS lost_since, lost OR coalesce(w.recorded_at < g.doubt_before, false) OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
     FROM guard g CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::text[],
                                  $10::timestamptz[], $11::timestamptz[], $12::bytea[], $13::text[], $14::int8[], $15::timestamptz[])
       AS w(key, version, fingerprint, source, route, partner, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent, grace,
            recorded_at)
+   CROSS JOIN LATERAL (SELECT ` + KeyMayBeLost + ` AS lost) AS asked
 ), accepted AS (
   INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
   SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', doubt,
-         CASE WHEN doubt THEN least(` + madeAt + `, recorded_at, now()) - interval '1 ms' END
+         CASE WHEN doubt THEN least(` + madeAt + `, recorded_at, lost_since, now()) - interval '1 ms' END
     FROM wish w ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
   RETURNING id, key, in_doubt
@@ -106,10 +107,6 @@ WITH guard AS MATERIALIZED (
   INSERT INTO unpublished_jobs (operation_id, holder) SELECT id, $16 FROM accepted
 )
 SELECT a.key, a.in_doubt, now() FROM accepted a`
-
-// madeAt is when a key of version 7 was made; NULL for every other one.
-const madeAt = `CASE WHEN substr(w.key::text, 15, 1) = '7'
-	THEN to_timestamp(('x' || left(replace(w.key::text, '-', ''), 12))::bit(48)::bigint / 1000.0) END`
 
 // Accept records a batch of orders, each at most once under its key, and judges those that were on record: the fingerprint first, then where
 // the operation stands. The answers stand in the order given.
@@ -277,7 +274,7 @@ const cancelIfOpen = `
 WITH cancelled AS (
   UPDATE operations SET state = 'cancelled', outcome_at = now(), held = false, code = $3, lease_until = NULL
    WHERE key = $1 AND source = $2 AND state = 'open' AND NOT in_doubt
-     AND EXISTS (SELECT FROM ledger_identity WHERE ` + atHome + `) -- elsewhere a claim may be missing under which it was paid
+     AND EXISTS (SELECT FROM ledger_identity WHERE ` + AtHome + `) -- elsewhere a claim may be missing under which it was paid
   RETURNING id, fence
 ), note AS (
   INSERT INTO observations (operation_id, claim_token, n, fence, kind, verdict, code) SELECT id, $4, 0, fence, 'note', '', $3 FROM cancelled

@@ -20,7 +20,7 @@ var (
 	// ErrNotFound: the ledger has no operation under that key.
 	ErrNotFound = errors.New("no operation under this key")
 	// ErrMoved: the database lives on another server or timeline than the ledger remembers, so committed claims may be missing.
-	ErrMoved = errors.New("the database has moved to another server or timeline: claims stop until `paidonce recover` has run")
+	ErrMoved = errors.New("the database is not where the ledger was (another server, timeline or database, or restored): claims stop until `paidonce recover` has run")
 	// ErrNotPaused: there is no such pause.
 	ErrNotPaused = errors.New("not paused")
 	// ErrSchema: the schema is not one this program knows.
@@ -175,8 +175,7 @@ func (l *Ledger) Check(ctx context.Context) error {
 		return err
 	}
 	if id.Moved() {
-		return fmt.Errorf("%w (remembered system %s timeline %d, found system %s timeline %d)",
-			ErrMoved, id.System, id.Timeline, id.FoundSystem, id.FoundTimeline)
+		return fmt.Errorf("%w (remembered %s, found %s)", ErrMoved, id.Remembered(), id.Found())
 	}
 	return nil
 }
@@ -192,41 +191,4 @@ func (l *Ledger) checkReach(ctx context.Context, version int64) error {
 			ErrSchema, version, oldest, migrations.Current)
 	}
 	return nil
-}
-
-// Identity is where the ledger remembers to live, and where it was found.
-type Identity struct {
-	System        string    `json:"system"`
-	Timeline      int32     `json:"timeline"`
-	DoubtBefore   time.Time `json:"doubt_before,omitzero"`
-	FoundSystem   string    `json:"found_system"`
-	FoundTimeline int32     `json:"found_timeline"`
-}
-
-// Moved reports whether the ledger was found elsewhere than it remembers.
-func (i Identity) Moved() bool { return i.System != i.FoundSystem || i.Timeline != i.FoundTimeline }
-
-// currentTimeline reads the timeline being written, from memory; the control file lags behind a promotion.
-const currentTimeline = `('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int`
-
-// atHome is true of the ledger_identity row while the ledger lives where it remembers to. A restored dump is at home on no other server,
-// whatever its timeline.
-const atHome = `timeline = ` + currentTimeline + ` AND system_identifier = (SELECT system_identifier::text FROM pg_control_system())`
-
-// Identity reads both sides.
-func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
-	var id Identity
-	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
-		b.Queue(`SELECT i.system_identifier, i.timeline, nullif(i.doubt_before, '-infinity'), c.system_identifier::text, ` + currentTimeline + `
-		  FROM ledger_identity i, pg_control_system() c`).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&id.System, &id.Timeline, timeOrZero{&id.DoubtBefore}, &id.FoundSystem, &id.FoundTimeline)
-		})
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return id, fmt.Errorf("%w: the ledger does not remember its server: run `paidonce migrate up`", ErrSchema)
-	}
-	if err != nil {
-		return id, fmt.Errorf("read ledger identity: %w", err)
-	}
-	return id, nil
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,12 +14,14 @@ type Recovery struct {
 	From       Identity  `json:"from"`
 	PutInDoubt int64     `json:"put_in_doubt"` // operations that may have been sent under a lost claim
 	Before     time.Time `json:"doubt_before"` // jobs published before this are asked after before they are sent
+	LostSince  time.Time `json:"lost_since"`   // the earliest moment at which something that is missing here can have been sent
 }
 
-// Recover accepts the server that the ledger was found on after a failover or a restore, as the owner's role. Claims and records that the
-// old server had acknowledged may be missing here, so nothing that could have been sent is taken for fresh: every unfinished operation
-// is put in doubt, and so will be every job published before now and a minute, since the broker's clock may differ. Ids jump ahead, so that none is issued twice.
-func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, error) {
+// Recover accepts the place that the ledger was found in after a failover or a restore, as the owner's role. Claims and records that were
+// acknowledged before may be missing here, so nothing that could have been sent is taken for fresh: every unfinished operation is put in doubt, and
+// so will be every job published before now and a minute, or before newestJob and a minute where the broker's clock (newestJob is when it stamped
+// its last job; zero = not known) runs ahead, and every key that says nothing of its age until Settle. Ids jump ahead, so that none is issued twice.
+func (l *Ledger) Recover(ctx context.Context, newestJob time.Time, reason, by string) (Recovery, error) {
 	id, err := l.Identity(ctx)
 	if err != nil {
 		return Recovery{}, err
@@ -29,8 +32,10 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 		if _, err := tx.Exec(ctx, `LOCK TABLE operations IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `UPDATE ledger_identity SET system_identifier = $1, timeline = $2, doubt_before = now() + interval '1 min' RETURNING doubt_before`,
-			id.FoundSystem, id.FoundTimeline).Scan(&r.Before)
+		if err := rememberFastClocks(ctx, tx); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, acceptPlace, id.FoundSystem, id.FoundTimeline, id.FoundDatabase, id.FoundOperations, nullTime(newestJob)).Scan(&r.Before, &r.LostSince)
 		if err != nil {
 			return err
 		}
@@ -55,6 +60,40 @@ func (l *Ledger) Recover(ctx context.Context, reason, by string) (Recovery, erro
 		return r, fmt.Errorf("recover: %w", err)
 	}
 	return r, nil
+}
+
+// acceptPlace remembers where the ledger is now. What survives is everything up to some moment, so what was lost is younger than the newest record
+// here; a transaction's time is that of its beginning, hence the minute. A loss that nobody has settled is not forgotten for a later one.
+const acceptPlace = `
+UPDATE ledger_identity SET system_identifier = $1, timeline = $2, database_oid = $3, operations_oid = $4,
+       doubt_before = greatest(now(), $5::timestamptz) + interval '1 min',
+       lost_since = least(lost_since, now(), coalesce((SELECT max(n.created_at) FROM (SELECT created_at FROM operations ORDER BY id DESC LIMIT 1000) n),
+                                                      'epoch') - interval '1 min')
+RETURNING doubt_before, lost_since`
+
+// rememberFastClocks learns from the newest operations whose keys were ahead of the ledger's clock when they came. Over a day ahead is no clock: such a
+// key tells nothing.
+func rememberFastClocks(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `
+INSERT INTO fast_clocks AS f (source, ahead)
+SELECT n.source, max(n.ahead) FROM (
+  SELECT w.source, `+madeAt+` - w.created_at AS ahead FROM (SELECT key, source, created_at FROM operations ORDER BY id DESC LIMIT 100000) w) n
+ WHERE n.ahead > interval '1 s' AND n.ahead <= interval '1 day' GROUP BY n.source
+    ON CONFLICT (source) DO UPDATE SET ahead = greatest(f.ahead, excluded.ahead)`)
+	return err
+}
+
+// Settle ends the doubt about keys that say nothing of their age: whoever calls it knows that no source will repeat what was lost. Recorded and
+// delivered jobs stay in doubt as they are. It says since when something may have been lost; zero: nothing was open.
+func (l *Ledger) Settle(ctx context.Context) (since time.Time, err error) {
+	err = l.pool.QueryRow(ctx, `UPDATE ledger_identity n SET lost_since = NULL FROM ledger_identity o WHERE o.lost_since IS NOT NULL RETURNING o.lost_since`).Scan(&since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("settle what a recovery left open: %w", err)
+	}
+	return since, nil
 }
 
 // dropHolds lets go what paused batch runs hold: about what is in doubt the partner is asked, whatever is paused, and the sweep takes it for that.

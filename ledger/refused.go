@@ -14,19 +14,20 @@ import (
 // is not known, counts as published long ago then.
 const recordDoubtful = `
 WITH guard AS MATERIALIZED (
-  SELECT doubt_before, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + atHome + `
+  SELECT doubt_before, lost_since, EXISTS (SELECT FROM strays) AS any_stray FROM ledger_identity WHERE ` + AtHome + `
 ), wish AS MATERIALIZED (
-  SELECT w.*, coalesce(w.published_at < g.doubt_before, $15 AND g.doubt_before > '-infinity')
-         OR CASE WHEN g.doubt_before > '-infinity' THEN coalesce(` + madeAt + ` < g.doubt_before, false) ELSE false END
-         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt
+  SELECT w.*, coalesce(w.published_at < g.doubt_before, $15 AND g.doubt_before > '-infinity') OR lost
+         OR CASE WHEN g.any_stray THEN EXISTS (SELECT FROM strays s WHERE s.key = w.key) ELSE false END AS doubt,
+         CASE WHEN lost THEN g.lost_since END AS lost_since
     FROM guard g
    CROSS JOIN unnest($1::uuid[], $2::int2[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::text[], $9::timestamptz[],
                      $10::timestamptz[], $11::bytea[], $12::text[], $13::timestamptz[], $14::text[]) WITH ORDINALITY
       AS w(key, version, fingerprint, source, route, debtor_account, amount_minor, currency, not_before, not_after, body, traceparent,
            published_at, partner, n)
+   CROSS JOIN LATERAL (SELECT ` + KeyMayBeLost + ` AS lost) AS asked
 ), recorded AS (
   INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
-  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', true, least(published_at, now()) - interval '1 ms'
+  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', true, least(published_at, lost_since, now()) - interval '1 ms'
     FROM wish WHERE doubt AND partner <> '' ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
   RETURNING id, key

@@ -286,7 +286,7 @@ func (l *Ledger) CancelUnder(ctx context.Context, under Line, key uuid.UUID, cod
 	results, err := onceMore(ctx, []uuid.UUID{key}, func(ctx context.Context, _ []uuid.UUID) ([]bool, error) {
 		err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 			b.Queue(`SELECT set_config('paidonce.proof', $1, true)`, under.Proof)
-			b.Queue(`SELECT cancel_operation($1, $2, $3, $4) FROM ledger_identity WHERE `+atHome, under.Line, key, code, token).QueryRow(func(row pgx.Row) error { return row.Scan(&cancelled) })
+			b.Queue(`SELECT cancel_operation($1, $2, $3, $4) FROM ledger_identity WHERE `+AtHome, under.Line, key, code, token).QueryRow(func(row pgx.Row) error { return row.Scan(&cancelled) })
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = ErrMoved

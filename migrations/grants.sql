@@ -29,12 +29,12 @@ BEGIN
                   contradicted_at, partner, credential, partner_key, transfer_id, code) ON operations TO paidonce_app;
     GRANT SELECT, INSERT, UPDATE, DELETE ON due, outbox, unpublished_jobs, leases TO paidonce_app;
     GRANT SELECT, INSERT ON pauses TO paidonce_app; -- a program stops; a person lets go on
-    GRANT SELECT ON ledger_identity, recoveries, goose_db_version TO paidonce_app;
+    GRANT SELECT ON ledger_identity, recoveries, fast_clocks, goose_db_version TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
     GRANT USAGE ON SCHEMA public TO paidonce_reader;
     GRANT SELECT ON operations, attempts, observations, strays, entries, outbox, unpublished_jobs, due, pauses, pause_log, ledger_identity,
-      recoveries, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
+      recoveries, fast_clocks, leases, goose_db_version TO paidonce_reader; -- not payloads: beneficiaries live there
   END IF;
 END $$;
 -- Operators: what the desk (command line, console) does in the name of a person. It writes nothing of an operation, nor of a pause, but through
@@ -44,7 +44,7 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
     GRANT USAGE ON SCHEMA public TO paidonce_operator;
     GRANT SELECT ON operations, payloads, attempts, observations, strays, entries, outbox, unpublished_jobs, due, pauses, pause_log, ledger_identity,
-      recoveries, leases, goose_db_version, operators, operator_limits, audit, audit_results, proposals, approvals, executions, closures TO paidonce_operator;
+      recoveries, fast_clocks, leases, goose_db_version, operators, operator_limits, audit, audit_results, proposals, approvals, executions, closures TO paidonce_operator;
     GRANT SELECT (operator, made_at, made_by, valid_until) ON operator_tokens TO paidonce_operator;
     GRANT INSERT ON audit, audit_results, proposals, approvals, executions, operators, operator_tokens TO paidonce_operator;
     GRANT UPDATE (disabled_at, disabled_by) ON operators TO paidonce_operator;

@@ -24,8 +24,8 @@ var files embed.FS
 
 // Current is the schema version that this program was written for. Oldest is the oldest one it can work on.
 const (
-	Current int64 = 14
-	Oldest  int64 = 14
+	Current int64 = 15
+	Oldest  int64 = 15
 )
 
 // Step is one migration and when it was applied.
@@ -82,10 +82,12 @@ func grantAndRemember(ctx context.Context, db *sql.DB) (err error) {
 		return fmt.Errorf("apply grants: %w", err)
 	}
 	_, err = tx.ExecContext(ctx, `
-		INSERT INTO ledger_identity (system_identifier, timeline)
-		SELECT system_identifier::text, ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
+		INSERT INTO ledger_identity AS i (system_identifier, timeline, database_oid, operations_oid)
+		SELECT system_identifier::text, ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int,
+		       (SELECT oid FROM pg_database WHERE datname = current_database()), 'public.operations'::regclass
 		  FROM pg_control_system()
-		ON CONFLICT (one) DO NOTHING`)
+		ON CONFLICT (one) DO UPDATE SET database_oid = excluded.database_oid, operations_oid = excluded.operations_oid
+		 WHERE i.database_oid IS NULL -- remembered before migration 15`)
 	if err != nil {
 		return fmt.Errorf("remember the server: %w", err)
 	}

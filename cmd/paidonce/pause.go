@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
-	"github.com/paidonce/paidonce/worker/queue"
 )
 
 type pauseRow struct {
@@ -167,111 +165,4 @@ func knownName(c *config.Config, scope ledger.Scope, name string) bool {
 		return len(c.Sources) == 0 || c.Sources[name] != nil
 	}
 	return true
-}
-
-type recoveryRow struct {
-	FromSystem   string `json:"from_system"`
-	FromTimeline int32  `json:"from_timeline"`
-	ToSystem     string `json:"to_system"`
-	ToTimeline   int32  `json:"to_timeline"`
-	PutInDoubt   int64  `json:"put_in_doubt"`
-	DoubtBefore  string `json:"doubt_before,omitempty"`
-	DeliverFrom  uint64 `json:"deliver_from,omitempty"`
-	DryRun       bool   `json:"dry_run"`
-}
-
-func (s *session) recover() *cobra.Command {
-	var c *change
-	var dryRun, force bool
-	var redo time.Duration
-	command := &cobra.Command{
-		Use:   "recover",
-		Short: "Accept another database server or timeline after a failover or restore",
-		Long: "After a failover or a restore, claims that were committed may be missing, and would look as if they never were. Recover puts\n" +
-			"every unfinished operation in doubt, so that the partner is asked before anything is sent, and then lets claims go on.\n" +
-			"Operations may be missing whose jobs were acknowledged: the broker delivers again what it has stored within --redo.\n" +
-			"Needs the owner's role in the database. Does nothing while the ledger is where it remembers to be, unless forced.",
-		Example: "  paidonce recover --dry-run\n  paidonce recover --reason 'failover to db2'",
-		Args:    noArgs,
-		RunE: s.do(func(ctx context.Context, _ []string) error {
-			if !dryRun {
-				if err := c.complete(); err != nil {
-					return err
-				}
-			}
-			return s.openDesk(ctx, func(d *desk) error {
-				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, Force: force, Redo: redo.String(), redo: redo})
-			})
-		}),
-	}
-	c = s.changeFlags(command)
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "show where the ledger remembers to be and where it is, and change nothing")
-	command.Flags().BoolVar(&force, "force", false, "also when server and timeline are unchanged, as after a restore in place")
-	command.Flags().DurationVar(&redo, "redo", queue.RedoWindow, "how far back jobs are delivered again; longer than what may be lost, 0 = none")
-	return command
-}
-
-// recoveryOptions are the flags of recover.
-type recoveryOptions struct {
-	Force  bool   `json:"force,omitzero"`
-	Redo   string `json:"redo"`
-	dryRun bool
-	redo   time.Duration
-}
-
-func (s *session) recoverLedger(ctx context.Context, d *desk, c *change, o recoveryOptions) error {
-	id, err := d.ledger.Identity(ctx)
-	if err != nil {
-		return err
-	}
-	row := recoveryRow{FromSystem: id.System, FromTimeline: id.Timeline, ToSystem: id.FoundSystem, ToTimeline: id.FoundTimeline, DryRun: o.dryRun}
-	switch {
-	case !id.Moved() && !o.Force:
-		s.say("the ledger is where it remembers to be: nothing to recover")
-	case !o.dryRun:
-		if d.by, err = d.Owner(ctx); err != nil {
-			return err
-		}
-		_, err := d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover", By: operate.RoleAdmin, On: "system " + id.FoundSystem, What: o,
-			Does: func(ctx context.Context, by operate.Operator) (string, error) {
-				return s.recoverNow(ctx, d, c.reason, by.Name, o, &row)
-			}}))
-		if err != nil {
-			return err
-		}
-	}
-	return cli.One(s.printer(), cli.Table[recoveryRow]{
-		Columns: []string{"from_system", "from_timeline", "to_system", "to_timeline", "put_in_doubt", "doubt_before", "deliver_from", "dry_run"},
-		Cells: func(r recoveryRow) []string {
-			return []string{r.FromSystem, fmt.Sprint(r.FromTimeline), r.ToSystem, fmt.Sprint(r.ToTimeline), fmt.Sprint(r.PutInDoubt), r.DoubtBefore,
-				fmt.Sprint(r.DeliverFrom), fmt.Sprint(r.DryRun)}
-		},
-		Rows: []recoveryRow{row},
-	})
-}
-
-func (s *session) recoverNow(ctx context.Context, d *desk, reason, by string, o recoveryOptions, row *recoveryRow) (string, error) {
-	done, err := d.ledger.Recover(ctx, reason, by)
-	if err != nil {
-		return "", err
-	}
-	row.PutInDoubt, row.DoubtBefore = done.PutInDoubt, cli.Time(done.Before)
-	if row.DeliverFrom, err = s.rewind(ctx, d.settings, o.redo); err != nil {
-		return operate.OutcomePartial, fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", err)
-	}
-	return operate.OutcomeDone, nil
-}
-
-// rewind has the broker deliver again what it stored within a time, and says from which sequence on.
-func (s *session) rewind(ctx context.Context, settings *config.Config, redo time.Duration) (uint64, error) {
-	if redo <= 0 {
-		return 0, nil
-	}
-	nc, err := s.connect(ctx, settings, queue.RoleOperator, "")
-	if err != nil {
-		return 0, err
-	}
-	defer nc.Close()
-	done, err := queue.Rewind(ctx, nc, redo)
-	return done.From, err
 }

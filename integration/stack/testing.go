@@ -77,6 +77,8 @@ func Databases(t testing.TB) DatabaseURLs {
 	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	superuse(t, server, "CREATE DATABASE "+name+" TEMPLATE "+templateDatabase+" OWNER "+ownerRole)
 	t.Cleanup(func() { superuse(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+	// A copy is no home of the ledger, until it is told so.
+	superuse(t, into(t, server, name, "postgres"), "UPDATE ledger_identity SET database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())")
 	return DatabaseURLs{Owner: into(t, server, name, ownerRole), Worker: into(t, server, name, workerRole), Desk: into(t, server, name, deskRole),
 		Batch: into(t, server, name, batchRole), Superuser: into(t, server, name, "postgres")}
 }

@@ -31,6 +31,23 @@ func Rewind(ctx context.Context, nc *nats.Conn, redo time.Duration) (Rewound, er
 	return rewindSince(ctx, js, stream, stream.CachedInfo().TimeStamp.Add(-redo))
 }
 
+// NewestJob is the latest moment that the broker has stamped on a job, or could stamp on one now, by its clock, by the operator's role.
+func NewestJob(ctx context.Context, nc *nats.Conn) (time.Time, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("use JetStream: %w", err)
+	}
+	stream, err := openStream(ctx, js, StreamJobs)
+	if err != nil {
+		return time.Time{}, err
+	}
+	info := stream.CachedInfo()
+	if info.State.LastTime.After(info.TimeStamp) {
+		return info.State.LastTime, nil
+	}
+	return info.TimeStamp, nil
+}
+
 func rewindSince(ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, since time.Time) (done Rewound, err error) {
 	if done.From, err = firstSince(ctx, stream, since); err != nil || done.From == 0 {
 		return done, err

@@ -242,6 +242,7 @@ func TestI11_DeletedOutboxRowIsFound(t *testing.T) {
 func TestI12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
 	w := usual(t)
 	database, options := w.clone()
+	w.damage(database, `UPDATE ledger_identity SET database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())`) // at home in the copy
 	l, err := ledger.Open(t.Context(), options.DatabaseURL, ledger.Options{})
 	if err != nil {
 		t.Fatal(err)

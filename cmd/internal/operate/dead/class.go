@@ -1,6 +1,10 @@
 package dead
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/paidonce/paidonce/ledger"
+)
 
 // Class is how a letter stands to the ledger, and so what a replay would do.
 type Class string
@@ -93,10 +97,8 @@ func classOf(routes string) string {
 
 // maySent tells of l whether a claim of its key may have been lost in a failover, so that it may have been sent: the rules of the ledger's claims,
 // and what the worker that buried it has found out. While nobody has recovered a ledger that has moved, that is so of every letter.
-const maySent = `coalesce((SELECT i.timeline <> ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int
-    OR i.system_identifier <> (SELECT system_identifier::text FROM pg_control_system())
-    OR coalesce(coalesce(l.first_seen, l.at) < i.doubt_before, false) OR position('may have been sent' IN l.detail) > 0
-    OR CASE WHEN i.doubt_before > '-infinity' AND substr(l.key::text, 15, 1) = '7'
-            THEN to_timestamp(('x' || left(replace(l.key::text, '-', ''), 12))::bit(48)::bigint / 1000.0) < i.doubt_before ELSE false END
+const maySent = `coalesce((SELECT NOT (` + ledger.AtHome + `)
+    OR coalesce(coalesce(l.first_seen, l.at) < g.doubt_before, false) OR position('may have been sent' IN l.detail) > 0
     OR EXISTS (SELECT FROM strays y WHERE y.key = l.key)
-  FROM ledger_identity i), true)`
+    OR (SELECT ` + ledger.KeyMayBeLost + ` FROM (SELECT l.key, l.source) w)
+  FROM ledger_identity g), true)`

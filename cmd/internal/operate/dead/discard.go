@@ -263,7 +263,7 @@ func (a *Discard) discard(ctx context.Context, by operate.Operator, sequences []
 // openKeys are letters whose key is no operation.
 const openKeys = `SELECT l.sequence, l.sha256, l.fingerprint IS NULL, coalesce(k.differs, false) OR coalesce(s.replays, 0) > l.replays, ` + maySent + `
   FROM unnest($2::int8[]) AS w(sequence)
-  JOIN LATERAL (SELECT x.stream_at, x.sequence, x.at, x.first_seen, x.detail, x.sha256, x.key, x.fingerprint_version, x.fingerprint, x.replays FROM dead_letters x
+  JOIN LATERAL (SELECT x.stream_at, x.sequence, x.at, x.first_seen, x.detail, x.sha256, x.source, x.key, x.fingerprint_version, x.fingerprint, x.replays FROM dead_letters x
                  WHERE x.stream_at = $1 AND x.sequence = w.sequence LIMIT 1) l ON true` + classified + `
  WHERE o.id IS NULL`
 
