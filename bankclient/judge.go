@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // What decided, as Evidence.Why tells it.
@@ -257,7 +259,7 @@ func compare(pr *Prepared, seen *Seen) (differs []string, missing bool) {
 		switch {
 		case told == nil:
 			missing = missing || needed
-		case *told != asked:
+		case *told != asked && norm.NFC.String(*told) != asked:
 			differs = append(differs, name)
 		}
 	}
@@ -269,10 +271,16 @@ func compare(pr *Prepared, seen *Seen) (differs []string, missing bool) {
 	switch {
 	case seen.Beneficiary == nil:
 		missing = true
-	case *seen.Beneficiary != t.Beneficiary:
+	case *seen.Beneficiary != t.Beneficiary && composed(*seen.Beneficiary) != t.Beneficiary:
 		differs = append(differs, "beneficiary")
 	}
 	return differs, missing
+}
+
+// composed is a beneficiary as the partner shows it, in the form in which it was told: a bank may store text decomposed.
+func composed(b Beneficiary) Beneficiary {
+	b.Name = norm.NFC.String(b.Name)
+	return b
 }
 
 // evidence notes what the exchange itself shows.

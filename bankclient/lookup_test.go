@@ -66,6 +66,34 @@ func TestLookUpTable(t *testing.T) {
 	}
 }
 
+// TestComposition_OneJobOneBody: a job that was recorded decomposed and is delivered composed has one fingerprint. It is one body, and what the bank
+// shows of it is ours, whichever form the bank keeps.
+func TestComposition_OneJobOneBody(t *testing.T) {
+	const composed, decomposed = "Zo\u00eb Example", "Zoe\u0308 Example"
+	sum := func(p *bankclient.Partner, name string) bankclient.Prepared {
+		w := withdrawal()
+		w.Beneficiary.Name, w.Reference = name, name
+		pr, err := p.Prepare(uuid.MustParse(opKey), 0, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pr
+	}
+	for _, shown := range []string{composed, decomposed} {
+		agrees := strings.Replace(strings.Replace(agreeing, withdrawal().Beneficiary.Name, shown, 1), withdrawal().Reference, shown, 1)
+		p := partnerAt(t, say(t, list(agrees)).URL)
+		if sum(p, composed).BodySHA256 != sum(p, decomposed).BodySHA256 {
+			t.Error("two bodies")
+		}
+		if f := p.LookUp(t.Context(), sum(p, decomposed)); f.Result.Verdict != authorized {
+			t.Errorf("shown as %q: %s, differs %v", shown, f.Result.Verdict, f.Result.Evidence.Differs)
+		}
+		if f := p.LookUp(t.Context(), sum(p, "Zoe Example")); f.Result.Verdict != mismatch {
+			t.Errorf("another name: %s, want a mismatch", f.Result.Verdict)
+		}
+	}
+}
+
 // A12: whatever a loose search shows beside or instead of ours is not ours, and is not "not found" either.
 func TestA12_PrefixesAreNeverConfused(t *testing.T) {
 	prefix := with(opEndToEnd, opEndToEnd[:25])

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Lengths of what is kept of a partner's words.
@@ -239,6 +240,8 @@ func (p *Partner) Prepare(key uuid.UUID, epoch int16, t Transfer) (Prepared, err
 // PrepareAs renders a call with the renderer that an operation names, so that the bytes sent again are the bytes sent first. With an error
 // wrapping ErrUnsendable comes everything but a body: what the partner key would have been is pinned all the same.
 func (p *Partner) PrepareAs(renderer int16, key uuid.UUID, epoch int16, t Transfer) (Prepared, error) {
+	// Jobs with one fingerprint are one job, however their text is composed: they are one body too.
+	t.Beneficiary.Name, t.Reference = norm.NFC.String(t.Beneficiary.Name), norm.NFC.String(t.Reference)
 	sum := keySum(key, p.cfg.ID, p.adapter.Step(), epoch)
 	pr := Prepared{
 		PartnerID: p.cfg.ID, CredentialID: p.cfg.CredentialID, Endpoint: p.endpoint, Renderer: renderer,
