@@ -329,6 +329,8 @@ func (s *story) whatMayBeDone() []string {
 			next = append(next, "paidonce proposals approve "+p.ID.String()+" --reason ...   # another person than "+p.By+" agrees to "+p.Act)
 		case operate.ProposalApproved, operate.ProposalBegun:
 			next = append(next, "# proposal "+p.ID.String()+" is approved: run the same "+p.Act+" again, before "+cli.Time(p.ExpiresAt))
+		case operate.ProposalOvertaken:
+			next = append(next, "# proposal "+p.ID.String()+" of "+p.By+" to "+p.Act+" is overtaken: "+p.Overtaken)
 		case operate.ProposalDeclined, operate.ProposalExpired, operate.ProposalExecuted:
 		}
 	}

@@ -30,6 +30,7 @@ func (s *session) proposals() *cobra.Command {
 type proposalRow struct {
 	ID        string         `json:"id"`
 	State     string         `json:"state"`
+	Overtaken string         `json:"overtaken,omitempty"` // by what
 	Act       string         `json:"act"`
 	Target    string         `json:"target"`
 	By        string         `json:"by"`
@@ -50,7 +51,7 @@ type proposalRow struct {
 
 func proposalRowOf(p operate.Proposal) proposalRow {
 	row := proposalRow{
-		ID: p.ID.String(), State: string(p.State), Act: p.Act, Target: p.Target, By: p.By, Reason: p.Reason, Evidence: p.Evidence,
+		ID: p.ID.String(), State: string(p.State), Overtaken: p.Overtaken, Act: p.Act, Target: p.Target, By: p.By, Reason: p.Reason, Evidence: p.Evidence,
 		Weight: weightText(p.Act, p.Weight), At: cli.Time(p.At), ExpiresAt: cli.Time(p.ExpiresAt), DecidedBy: p.DecidedBy, DecidedAt: cli.Time(p.DecidedAt),
 		Decision: p.Decision, Executed: cli.Time(p.ExecutedAt), Changes: dead.ShownChanges(p), Digest: hex.EncodeToString(p.Digest),
 	}
@@ -78,14 +79,14 @@ func weightText(act string, w operate.Weight) string {
 
 func proposalTable(rows ...proposalRow) cli.Table[proposalRow] {
 	return cli.Table[proposalRow]{
-		Columns: []string{"id", "state", "act", "target", "by", "weight", "at", "expires_at", "decided_by", "decided_at", "decision_reason", "executed_at",
+		Columns: []string{"id", "state", "overtaken", "act", "target", "by", "weight", "at", "expires_at", "decided_by", "decided_at", "decision_reason", "executed_at",
 			"reason", "evidence", "changes", "digest", "content"},
 		Cells: func(r proposalRow) []string {
 			changes := make([]string, len(r.Changes))
 			for i := range r.Changes {
 				changes[i] = r.Changes[i].Text()
 			}
-			return []string{r.ID, r.State, r.Act, r.Target, r.By, r.Weight, r.At, r.ExpiresAt, r.DecidedBy, r.DecidedAt, r.Decision, r.Executed,
+			return []string{r.ID, r.State, r.Overtaken, r.Act, r.Target, r.By, r.Weight, r.At, r.ExpiresAt, r.DecidedBy, r.DecidedAt, r.Decision, r.Executed,
 				r.Reason, r.Evidence, strings.Join(changes, "; "), r.Digest, string(r.Content)}
 		},
 		Rows: rows,
@@ -104,8 +105,10 @@ func (s *session) proposalsList() *cobra.Command {
 	var f operate.ProposalFilter
 	var states []string
 	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List proposals, the newest first",
+		Use:   "list",
+		Short: "List proposals, the newest first",
+		Long: "Lists proposals, the newest first. One is overtaken when what it would do cannot be done any more: its operation has an outcome, its letters were\n" +
+			"decided about otherwise, its run was cancelled. Nobody can agree to it then; it says by what, and ends at its time.",
 		Example: "  paidonce proposals list --state open\n  paidonce proposals list --act resolve -o json",
 		Args:    noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/paidonce/paidonce/cmd/internal/batch"
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
@@ -25,10 +26,7 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	if err != nil {
 		return nil, nil, err
 	}
-	opt := dead.Options{Routes: slices.Sorted(maps.Keys(c.Routes)), Allowed: allowed(c), Progress: progress}
-	if len(opt.Routes) == 0 {
-		opt.Routes = nil // a command without the settings of a worker does not know them
-	}
+	opt := dead.Options{Routes: routesOf(c), Allowed: allowed(c), Progress: progress}
 	if c.Database.URL == "" {
 		return dead.New(letters, publisher, nil, opt), func() {}, nil
 	}
@@ -39,19 +37,33 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	return dead.New(letters, publisher, operate.DB(pool), opt), pool.Close, nil
 }
 
+// routesOf are the configured routes; nil for a command without the settings of a worker, which does not know them.
+func routesOf(c *config.Config) []string {
+	if len(c.Routes) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.Routes))
+}
+
 // judges know of what is proposed at the desk what only its own part of the program, and the broker, tell.
-func judges(broker func(context.Context) (*nats.Conn, error)) map[string]operate.Judge {
-	return map[string]operate.Judge{dead.ActCorrect: {Compare: func(ctx context.Context, p operate.Proposal) error {
-		nc, err := broker(ctx)
-		if err != nil {
-			return fmt.Errorf("compare the proposal with its letter: %w", err)
-		}
-		defer nc.Close()
-		letters, err := queue.NewDeadLetters(nc)
-		if err != nil {
+func judges(c *config.Config, db operate.DB, broker func(context.Context) (*nats.Conn, error)) map[string]operate.Judge {
+	overtaken := dead.New(nil, nil, db, dead.Options{Routes: routesOf(c)}).Overtaken
+	return map[string]operate.Judge{
+		batch.ActSubmit: {Overtaken: func(ctx context.Context, p operate.Proposal) (string, error) { return batch.Overtaken(ctx, db, p) }},
+		dead.ActReplay:  {Overtaken: overtaken},
+		dead.ActDiscard: {Overtaken: overtaken},
+		dead.ActCorrect: {Overtaken: overtaken, Compare: func(ctx context.Context, p operate.Proposal) error {
+			nc, err := broker(ctx)
+			if err != nil {
+				return fmt.Errorf("compare the proposal with its letter: %w", err)
+			}
+			defer nc.Close()
+			letters, err := queue.NewDeadLetters(nc)
+			if err != nil {
+				return err
+			}
+			_, err = dead.New(letters, nil, nil, dead.Options{}).Proposed(ctx, p)
 			return err
-		}
-		_, err = dead.New(letters, nil, nil, dead.Options{}).Proposed(ctx, p)
-		return err
-	}}}
+		}},
+	}
 }

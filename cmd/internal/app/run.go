@@ -129,7 +129,7 @@ func OpenDesk(ctx context.Context, c *config.Config, l *ledger.Ledger, broker fu
 	return operate.New(l, pool, operate.Options{ProposalTTL: c.Operator.ProposalTTL, Limits: operate.Limits{
 		Counts:  map[string]int{"replay": c.Operator.ReplayLimit, "discard": c.Operator.DiscardLimit, "batch_submit": c.Operator.BatchLimit},
 		Amounts: amounts,
-	}, Judges: judges(broker)}), pool.Close, nil
+	}, Judges: judges(c, pool, broker)}), pool.Close, nil
 }
 
 // deskConns: a line, its act and its result follow each other.

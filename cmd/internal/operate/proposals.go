@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -15,19 +16,21 @@ import (
 // ProposalState is where a proposal stands.
 type ProposalState string
 
-// The states of a proposal. Begun: it was executed, and did not come to its end; the same act goes on under it until it expires.
+// The states of a proposal. Begun: it was executed, and did not come to its end; the same act goes on under it until it expires. Overtaken: what it
+// would do cannot be done any more, so that nobody can agree to it.
 const (
-	ProposalOpen     ProposalState = "open"
-	ProposalApproved ProposalState = "approved"
-	ProposalDeclined ProposalState = "declined"
-	ProposalExpired  ProposalState = "expired"
-	ProposalBegun    ProposalState = "begun"
-	ProposalExecuted ProposalState = "executed"
+	ProposalOpen      ProposalState = "open"
+	ProposalApproved  ProposalState = "approved"
+	ProposalDeclined  ProposalState = "declined"
+	ProposalExpired   ProposalState = "expired"
+	ProposalBegun     ProposalState = "begun"
+	ProposalExecuted  ProposalState = "executed"
+	ProposalOvertaken ProposalState = "overtaken"
 )
 
 // ProposalStates lists them.
 func ProposalStates() []ProposalState {
-	return []ProposalState{ProposalOpen, ProposalApproved, ProposalDeclined, ProposalExpired, ProposalBegun, ProposalExecuted}
+	return []ProposalState{ProposalOpen, ProposalApproved, ProposalDeclined, ProposalExpired, ProposalBegun, ProposalExecuted, ProposalOvertaken}
 }
 
 // Proposal is an act that waits for another person, or waited.
@@ -44,6 +47,7 @@ type Proposal struct {
 	Weight     Weight
 	ExpiresAt  time.Time
 	State      ProposalState
+	Overtaken  string // with that state: by what
 	DecidedBy  string
 	DecidedAt  time.Time
 	Decision   string // why
@@ -85,27 +89,50 @@ func scanProposal(row pgx.CollectableRow) (Proposal, error) {
 }
 
 // Proposals lists proposals, the newest first.
-func (s *Service) Proposals(ctx context.Context, f ProposalFilter) ([]Proposal, error) {
+func (s *Service) Proposals(ctx context.Context, f ProposalFilter) (list []Proposal, err error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	for last := (Proposal{}); ; {
+		page, err := s.page(ctx, f, last)
+		if err != nil {
+			return nil, fmt.Errorf("list proposals: %w", denied(err))
+		}
+		for _, p := range page {
+			if last = p; len(list) == f.Limit {
+				return list, nil
+			}
+			if err := s.judge(ctx, &p); err != nil {
+				return nil, err
+			}
+			if len(f.States) == 0 || slices.Contains(f.States, p.State) {
+				list = append(list, p)
+			}
+		}
+		if len(page) < f.Limit {
+			return list, nil
+		}
+	}
+}
+
+// page gives proposals that are older than one, as the database alone knows them.
+func (s *Service) page(ctx context.Context, f ProposalFilter, last Proposal) ([]Proposal, error) {
 	states := make([]string, len(f.States))
 	for i, state := range f.States {
 		states[i] = string(state)
 	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 100
+	if slices.Contains(f.States, ProposalOvertaken) {
+		states = append(states, string(ProposalOpen), string(ProposalApproved))
 	}
 	rows, err := s.db.Query(ctx, `WITH all_of AS (SELECT `+proposalColumns+proposalTables+`
-  WHERE ($2 = '' OR p.act = $2) AND ($3 = '' OR p.target = $3))
+  WHERE ($2 = '' OR p.act = $2) AND ($3 = '' OR p.target = $3) AND ($5::timestamptz IS NULL OR (p.at, $6::uuid) < ($5, p.id)))
 SELECT id, at, by, act, target, reason, evidence, content, digest, weight, expires_at, state, decided_by, decided_at, decision, executed_at, executed_by
-  FROM all_of WHERE cardinality($1::text[]) = 0 OR state = ANY($1) ORDER BY at DESC, id LIMIT $4`, states, f.Act, f.Target, limit)
+  FROM all_of WHERE cardinality($1::text[]) = 0 OR state = ANY($1) ORDER BY at DESC, id LIMIT $4`, states, f.Act, f.Target, f.Limit,
+		orNil(last.At, time.Time{}), last.ID)
 	if err != nil {
-		return nil, fmt.Errorf("list proposals: %w", denied(err))
+		return nil, err
 	}
-	list, err := pgx.CollectRows(rows, scanProposal)
-	if err != nil {
-		return nil, fmt.Errorf("list proposals: %w", denied(err))
-	}
-	return list, nil
+	return pgx.CollectRows(rows, scanProposal)
 }
 
 // Proposal gives one, or ErrNoProposal.
@@ -121,7 +148,30 @@ func (s *Service) Proposal(ctx context.Context, id uuid.UUID) (Proposal, error) 
 	if err != nil {
 		return p, fmt.Errorf("read proposal %s: %w", id, denied(err))
 	}
-	return p, nil
+	return p, s.judge(ctx, &p)
+}
+
+// judge finds out whether what waits for somebody, or for its author, can still be done. Nothing is written: the proposal and what was decided about
+// it stay as they are, and it ends at its time.
+func (s *Service) judge(ctx context.Context, p *Proposal) (err error) {
+	if p.State != ProposalOpen && p.State != ProposalApproved {
+		return nil
+	}
+	overtaken := s.opt.Judges[p.Act].Overtaken
+	if own, ok := s.judges()[p.Act]; ok {
+		overtaken = own
+	}
+	if overtaken == nil {
+		return nil
+	}
+	p.Overtaken, err = overtaken(ctx, *p)
+	switch err = denied(err); {
+	case errors.Is(err, ErrNotPermitted): // a login that may read proposals and not what they are about: it is told what is on record
+		return nil
+	case err == nil && p.Overtaken != "":
+		p.State = ProposalOvertaken
+	}
+	return err
 }
 
 // standing gives the proposal for what is now to be done that still holds, or nil.
@@ -141,7 +191,7 @@ func (s *Service) standing(ctx context.Context, tx pgx.Tx, p prepared) (*Proposa
 	switch found.State {
 	case ProposalOpen, ProposalApproved, ProposalBegun:
 		return &found, nil
-	case ProposalDeclined, ProposalExpired, ProposalExecuted:
+	case ProposalDeclined, ProposalExpired, ProposalExecuted, ProposalOvertaken:
 	}
 	return nil, nil
 }
@@ -254,6 +304,10 @@ func decidable(p Proposal, by Operator, digest []byte, decision string) error {
 		return ErrChanged
 	case p.State == ProposalExpired:
 		return ErrExpired
+	case p.State == ProposalOvertaken && p.DecidedBy == "" && decision == "approved":
+		return Refuse("overtaken", "overtaken: %s. What it proposes cannot be done any more: decline it, or let it expire", p.Overtaken)
+	case p.State == ProposalOvertaken && p.DecidedBy == "":
+		return nil
 	case p.State != ProposalOpen:
 		return ErrDecided
 	}

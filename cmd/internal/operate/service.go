@@ -40,6 +40,8 @@ type Options struct {
 
 // Judge knows of the proposals of one act what the desk itself does not.
 type Judge struct {
+	// Overtaken says in words what has happened since that leaves nothing to agree to; "" = it still stands. It asks the database alone. nil = nothing does
+	Overtaken func(ctx context.Context, p Proposal) (string, error)
 	// Compare refuses a proposal that shows something else than it would do. It runs before somebody agrees. nil = the content is all there is
 	Compare func(ctx context.Context, p Proposal) error
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
-// ActCorrect is the name of a correction in proposals and in the audit log.
-const ActCorrect = "correct"
+// Names of the acts that may wait for a second person, in proposals and in the audit log.
+const (
+	ActCorrect = "correct"
+	ActReplay  = "replay"
+	ActDiscard = "discard"
+)
 
 // ShownChanges are the changes that the proposal of a correction shows, masked. Nothing, where it is none, or an older version made it.
 func ShownChanges(p operate.Proposal) []Change {
@@ -67,17 +71,19 @@ func (d *Desk) Proposed(ctx context.Context, p operate.Proposal) (*Proposed, err
 
 // reopen makes the act again of what is in the seal.
 func (d *Desk) reopen(state queue.DeadState, letter queue.DeadLetter, content correctContent) (*Correct, error) {
-	var sum [32]byte
-	raw, err := hex.DecodeString(content.PayloadSHA256)
-	if err != nil || len(raw) != len(sum) {
-		return nil, errSeal
-	}
-	copy(sum[:], raw)
-	payload, err := unseal(letter.Payload, sum, content.PayloadSealed)
+	payload, err := unseal(letter.Payload, sumOf(content.PayloadSHA256), content.PayloadSealed)
 	if err != nil {
 		return nil, err
 	}
 	return d.correction(state, letter, Edit{Payload: payload, Route: content.Route})
+}
+
+// sumOf is a SHA-256 that was written in hex; of what is none, nothing's.
+func sumOf(text string) (sum [32]byte) {
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(sum) {
+		copy(sum[:], raw)
+	}
+	return sum
 }
 
 // RevealProposed is the act of showing the changes of a correction as they are. Changes are set after it ran.

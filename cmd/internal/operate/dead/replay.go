@@ -46,7 +46,7 @@ func (d *Desk) Replay(ctx context.Context, p *Plan, perSecond int) (*Replay, err
 }
 
 // Name is replay.
-func (*Replay) Name() string { return "replay" }
+func (*Replay) Name() string { return ActReplay }
 
 // Role is the operator's.
 func (*Replay) Role() operate.Role { return operate.RoleOperator }
