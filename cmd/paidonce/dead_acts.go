@@ -23,12 +23,14 @@ type deadPlanRow struct {
 	Digest  string             `json:"digest"`
 	Letters int64              `json:"letters"`
 	Replays int64              `json:"replayable"`
+	Refused int64              `json:"refused"` // that the settings would refuse again
 	Until   string             `json:"expires_at"`
 	Classes []deadPlanClassRow `json:"classes"`
 }
 
 type deadPlanClassRow struct {
 	Class   string            `json:"class"`
+	Refused string            `json:"refused_for,omitempty"` // by the settings, as they are
 	Count   int64             `json:"count"`
 	Amounts map[string]string `json:"amounts"`
 	Unread  int64             `json:"amount_unreadable"`
@@ -43,11 +45,23 @@ func deadPlanRowOf(p *dead.Plan) deadPlanRow {
 		if c.Class == dead.ClassReplayable {
 			row.Replays = c.Count
 		}
-		one := deadPlanClassRow{Class: string(c.Class), Count: c.Count, Unread: c.Unread, Means: c.Class.Means()}
+		if c.Class.Refused() {
+			row.Refused += c.Count
+		}
+		one := deadPlanClassRow{Count: c.Count, Unread: c.Unread, Means: c.Class.Means()}
+		one.Class, one.Refused = wordsOf(c.Class)
 		one.Amounts, one.money = sumsOf(c.Amounts)
 		row.Classes = append(row.Classes, one)
 	}
 	return row
+}
+
+// wordsOf is a class as it is shown: what the settings would refuse again is one, with its cause.
+func wordsOf(c dead.Class) (class, refusedFor string) {
+	if c.Refused() {
+		return "refused", string(c)
+	}
+	return string(c), ""
 }
 
 func (s *session) deadPlan() *cobra.Command {
@@ -55,8 +69,9 @@ func (s *session) deadPlan() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan",
 		Short: "Freeze a selection of dead letters, and say what a replay of it would do",
-		Long: "Freezes the letters that are selected now, compares each with the ledger, and prints counts and money by what a replay would do. The\n" +
-			"plan's id is made of the SHA-256 of its content. A plan publishes and changes nothing; replay and discard take it, and refuse it when a letter of it\n" +
+		Long: "Freezes the letters that are selected now, compares each with the ledger and the settings, and prints counts and money by what a replay\n" +
+			"would do. What the settings would refuse again, as an amount over the limit of its route, is not replayed: raise the limit and make a new\n" +
+			"plan, or correct it. The plan's id is made of the SHA-256 of its content. A plan publishes and changes nothing; replay and discard take it, and refuse it when a letter of it\n" +
 			"has changed since. For a day its letters are listed as planned instead of new; they can be planned again.",
 		Example: "  paidonce dead plan --reason invalid --route gbp-fps\n  paidonce dead plan --reason unknown_route --since 24h -o json",
 		Args:    noArgs,
@@ -85,9 +100,9 @@ func (s *session) printPlan(row deadPlanRow) error {
 		return cli.One(s.printer(), cli.Table[deadPlanRow]{Rows: []deadPlanRow{row}})
 	}
 	err := cli.List(s.printer(), cli.Table[deadPlanClassRow]{
-		Columns: []string{"plan", "class", "count", "amounts", "amount_unreadable", "means"},
+		Columns: []string{"plan", "class", "refused_for", "count", "amounts", "amount_unreadable", "means"},
 		Cells: func(r deadPlanClassRow) []string {
-			return []string{row.Plan, r.Class, fmt.Sprint(r.Count), r.money, fmt.Sprint(r.Unread), r.Means}
+			return []string{row.Plan, r.Class, r.Refused, fmt.Sprint(r.Count), r.money, fmt.Sprint(r.Unread), r.Means}
 		},
 		Rows: row.Classes,
 	})

@@ -17,9 +17,10 @@ import (
 type deadShownRow struct {
 	deadRow
 
-	Fault   string       `json:"fault,omitempty"` // why it is no job
-	Job     []string     `json:"job,omitempty"`   // masked
-	Class   string       `json:"class,omitempty"` // not by the stream alone
+	Fault   string       `json:"fault,omitempty"`       // why it is no job
+	Job     []string     `json:"job,omitempty"`         // masked
+	Class   string       `json:"class,omitempty"`       // not by the stream alone
+	Refused string       `json:"refused_for,omitempty"` // by the settings, as they are
 	Means   string       `json:"means,omitempty"`
 	Letters int          `json:"letters_of_key,omitempty"`
 	NewKey  string       `json:"new_key,omitempty"`
@@ -52,8 +53,9 @@ func (r deadActRow) text() string {
 }
 
 func deadShownRowOf(shown *dead.Shown) deadShownRow {
-	row := deadShownRow{deadRow: deadRowOf(&shown.Entry, shown.State), Fault: shown.Fault, Job: shown.Masked, Class: string(shown.Class), Letters: shown.Letters,
+	row := deadShownRow{deadRow: deadRowOf(&shown.Entry, shown.State), Fault: shown.Fault, Job: shown.Masked, Letters: shown.Letters,
 		SHA256: fmt.Sprintf("%x", shown.SHA256)}
+	row.Class, row.Refused = wordsOf(shown.Class)
 	if shown.Class != "" {
 		row.Means = shown.Class.Means()
 	}
@@ -75,7 +77,7 @@ func deadShownRowOf(shown *dead.Shown) deadShownRow {
 
 func (s *session) printShown(row deadShownRow) error {
 	return cli.One(s.printer(), cli.Table[deadShownRow]{
-		Columns: append(deadColumns(), "fault", "job", "class", "means", "letters_of_key", "new_key", "acts", "sha256", "payload"),
+		Columns: append(deadColumns(), "fault", "job", "class", "refused_for", "means", "letters_of_key", "new_key", "acts", "sha256", "payload"),
 		Cells: func(r deadShownRow) []string {
 			acts := make([]string, len(r.Acts))
 			for i := range r.Acts {
@@ -85,7 +87,7 @@ func (s *session) printShown(row deadShownRow) error {
 			if r.Letters > 0 {
 				letters = fmt.Sprint(r.Letters)
 			}
-			return append(r.cells(), r.Fault, strings.Join(r.Job, "; "), r.Class, r.Means, letters, r.NewKey, strings.Join(acts, "; "), r.SHA256, r.Payload)
+			return append(r.cells(), r.Fault, strings.Join(r.Job, "; "), r.Class, r.Refused, r.Means, letters, r.NewKey, strings.Join(acts, "; "), r.SHA256, r.Payload)
 		},
 		Rows: []deadShownRow{row},
 	})

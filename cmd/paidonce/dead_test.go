@@ -71,7 +71,7 @@ func TestJourneyOfDeadLetters(t *testing.T) {
 		t.Errorf("groups as a table:\n%s", again)
 	}
 	shown := i.okAs("vera", "dead", "show", "1")
-	if !strings.Contains(shown, "amount: 300000.00 GBP") || !strings.Contains(shown, "beneficiary.iban: [masked]") || !strings.Contains(shown, "replayable") {
+	if !strings.Contains(shown, "amount: 300000.00 GBP") || !strings.Contains(shown, "beneficiary.iban: [masked]") || !strings.Contains(shown, "amount_over_limit") || !strings.Contains(shown, "would be refused again") {
 		t.Errorf("show:\n%s", shown)
 	}
 	i.readsWithoutPostgres()
@@ -131,12 +131,21 @@ func (i *installation) readsWithoutPostgres() {
 func (i *installation) replaysOnce(stop func() cli.Code) {
 	t := i.t
 	t.Helper()
-	plan := decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "--reason", "invalid", "--to", "4", "-o", "json"))
-	if plan.Letters != 4 || plan.Replays != 3 || len(plan.Classes) != 2 || plan.Classes[1].Class != "malformed" {
-		t.Errorf("plan %+v", plan)
+	selected := []string{"dead", "plan", "--reason", "invalid", "--to", "4", "-o", "json"}
+	plan := decoded[deadPlanRow](t, i.okAs("olga", selected...))
+	if plan.Letters != 4 || plan.Replays != 0 || plan.Refused != 3 || len(plan.Classes) != 2 || plan.Classes[1].Class != "refused" ||
+		plan.Classes[1].Refused != "amount_over_limit" || plan.Classes[1].Amounts["GBP"] != "900003.00" {
+		t.Errorf("what the limit would refuse again: %+v", plan)
+	}
+	if done := decoded[deadDoneRow](t, i.okAs("olga", "dead", "replay", plan.Plan, "--reason", "before anything is cured", "-o", "json")); done.Outcome != "no_effect" {
+		t.Errorf("a replay of what would be refused again: %+v", done)
 	}
 	stop()
 	i.raise()
+	plan = decoded[deadPlanRow](t, i.okAs("olga", selected...))
+	if plan.Letters != 4 || plan.Replays != 3 || plan.Refused != 0 || len(plan.Classes) != 2 || plan.Classes[1].Class != "malformed" {
+		t.Errorf("plan %+v", plan)
+	}
 	stop = i.work()
 	t.Cleanup(func() { stop() })
 	args := []string{"dead", "replay", plan.Plan, "--reason", "the limit was raised", "-o", "json"}

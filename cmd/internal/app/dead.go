@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -26,7 +24,7 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	if err != nil {
 		return nil, nil, err
 	}
-	opt := dead.Options{Routes: routesOf(c), Allowed: allowed(c), Progress: progress}
+	opt := dead.Options{Policy: policy(c), Allowed: allowed(c), Progress: progress}
 	if c.Database.URL == "" {
 		return dead.New(letters, publisher, nil, opt), func() {}, nil
 	}
@@ -37,17 +35,9 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	return dead.New(letters, publisher, operate.DB(pool), opt), pool.Close, nil
 }
 
-// routesOf are the configured routes; nil for a command without the settings of a worker, which does not know them.
-func routesOf(c *config.Config) []string {
-	if len(c.Routes) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(c.Routes))
-}
-
 // judges know of what is proposed at the desk what only its own part of the program, and the broker, tell.
 func judges(c *config.Config, db operate.DB, broker func(context.Context) (*nats.Conn, error)) map[string]operate.Judge {
-	overtaken := dead.New(nil, nil, db, dead.Options{Routes: routesOf(c)}).Overtaken
+	overtaken := dead.New(nil, nil, db, dead.Options{Policy: policy(c)}).Overtaken
 	return map[string]operate.Judge{
 		batch.ActSubmit: {Overtaken: func(ctx context.Context, p operate.Proposal) (string, error) { return batch.Overtaken(ctx, db, p) }},
 		dead.ActReplay:  {Overtaken: overtaken},

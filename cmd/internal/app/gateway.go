@@ -16,6 +16,7 @@ import (
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/gateway"
+	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker"
@@ -279,8 +280,9 @@ func allowed(c *config.Config) func(*job.Job) *job.Fault {
 	}
 	return func(j *job.Job) *job.Fault {
 		route, known := c.Routes[j.Route]
+		source := c.Sources[j.Source] // nil for the letter of a source that is not configured any more
 		switch {
-		case !known || !slices.Contains(c.Sources[j.Source].Routes, j.Route):
+		case !known || source == nil || !slices.Contains(source.Routes, j.Route):
 			return &job.Fault{Reason: job.ReasonInvalid, Code: "route_not_allowed", Path: "/route", Detail: "this source has no such route"}
 		case !slices.Contains(route.Currencies, j.Amount.Currency):
 			return &job.Fault{Reason: job.ReasonInvalid, Code: "currency_not_on_route", Path: "/currency", Detail: "the route does not take this currency"}
@@ -292,6 +294,27 @@ func allowed(c *config.Config) func(*job.Job) *job.Fault {
 		}
 		return nil
 	}
+}
+
+// policy is what the settings let through. A command without the settings of a worker does not know it.
+func policy(c *config.Config) *dead.Policy {
+	if len(c.Routes) == 0 {
+		return nil
+	}
+	p := &dead.Policy{Routes: map[string]map[string]int64{}, Sources: map[string][]string{}}
+	for name, route := range c.Routes {
+		p.Routes[name] = map[string]int64{}
+		for _, currency := range route.Currencies {
+			p.Routes[name][currency] = dead.NoLimit
+		}
+		for _, most := range maxAmounts(route) {
+			p.Routes[name][most.Currency] = most.Minor
+		}
+	}
+	for name, source := range c.Sources {
+		p.Sources[name] = source.Routes
+	}
+	return p
 }
 
 func orElse[T comparable](v, otherwise T) T {

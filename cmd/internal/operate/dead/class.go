@@ -17,17 +17,21 @@ const (
 	ClassConflicting Class = "conflicting" // its key belongs to another withdrawal
 	ClassMalformed   Class = "malformed"   // is no job
 	ClassUnroutable  Class = "unroutable"  // its route is not configured
-	ClassDuplicate   Class = "duplicate"   // another letter, or its replay, stands for the same withdrawal
-	ClassReplayed    Class = "replayed"
-	ClassDiscarded   Class = "discarded"
-	ClassCorrected   Class = "corrected"
-	ClassUnjudged    Class = "unjudged" // its operation has a fingerprint of another version
+	// What the settings would refuse again, by the code of the refusal.
+	ClassOverLimit  Class = "amount_over_limit"
+	ClassCurrency   Class = "currency_not_on_route"
+	ClassNotAllowed Class = "route_not_allowed"
+	ClassDuplicate  Class = "duplicate" // another letter, or its replay, stands for the same withdrawal
+	ClassReplayed   Class = "replayed"
+	ClassDiscarded  Class = "discarded"
+	ClassCorrected  Class = "corrected"
+	ClassUnjudged   Class = "unjudged" // its operation has a fingerprint of another version
 )
 
 // Classes lists them in the order in which plans show them.
 func Classes() []Class {
-	return []Class{ClassReplayable, ClassFinished, ClassUnfinished, ClassConflicting, ClassMalformed, ClassUnroutable, ClassDuplicate, ClassReplayed,
-		ClassDiscarded, ClassCorrected, ClassUnjudged}
+	return []Class{ClassReplayable, ClassFinished, ClassUnfinished, ClassConflicting, ClassMalformed, ClassUnroutable, ClassOverLimit, ClassCurrency,
+		ClassNotAllowed, ClassDuplicate, ClassReplayed, ClassDiscarded, ClassCorrected, ClassUnjudged}
 }
 
 // Means says it in words.
@@ -45,6 +49,12 @@ func (c Class) Means() string {
 		return "is no job: not replayable as it is, see `paidonce dead correct`"
 	case ClassUnroutable:
 		return "its route is not configured: would be a dead letter again"
+	case ClassOverLimit:
+		return "more than its route takes: would be refused again, until the limit is raised or `paidonce dead correct`"
+	case ClassCurrency:
+		return "its route does not take the currency: would be refused again, see `paidonce dead correct`"
+	case ClassNotAllowed:
+		return "its source may not use the route: would be refused again, until the settings let it or `paidonce dead correct --route`"
 	case ClassDuplicate:
 		return "another letter, or a replay that is under way, stands for the same withdrawal"
 	case ClassReplayed, ClassDiscarded, ClassCorrected:
@@ -53,6 +63,11 @@ func (c Class) Means() string {
 		return "its operation was recorded by another version of the fingerprint: leave it to the version that knows it"
 	}
 	panic("a class without a meaning")
+}
+
+// Refused reports whether the settings would refuse a letter of the class again: the class is the code of that refusal.
+func (c Class) Refused() bool {
+	return c == ClassOverLimit || c == ClassCurrency || c == ClassNotAllowed
 }
 
 // same reports whether a plan may still run when a letter of one class is found to be of another: an operation that comes to its end by itself
@@ -85,14 +100,18 @@ const classified = decided + `
  ) s ON l.fingerprint IS NOT NULL
  LEFT JOIN LATERAL (SELECT true AS corrected FROM corrections c WHERE c.old_key = l.key LIMIT 1) c ON l.key IS NOT NULL `
 
-// classOf tells the class of l, beside classified; routes is a parameter: the configured ones, or NULL.
-func classOf(routes string) string {
+// classOf tells the class of l, beside classified; policy is a parameter: a Policy, or NULL.
+func classOf(policy string) string {
+	policy = "(" + policy + "::jsonb)"
 	return `CASE WHEN a.act = 'discard' THEN 'discarded' WHEN a.act = 'correct' THEN 'corrected' WHEN a.act = 'replay' THEN 'replayed'
  WHEN c.corrected THEN 'corrected' WHEN l.fingerprint IS NULL THEN 'malformed'
  WHEN o.fingerprint_version <> l.fingerprint_version THEN 'unjudged' WHEN o.fingerprint <> l.fingerprint THEN 'conflicting'
  WHEN o.state = 'cancelled' AND o.code = 'discarded' THEN 'discarded' WHEN o.state IN ('authorized', 'rejected', 'cancelled') THEN 'finished' WHEN o.id IS NOT NULL THEN 'unfinished'
  WHEN k.discarded THEN 'discarded' WHEN k.differs THEN 'conflicting' WHEN s.replays > l.replays OR k.foremost <> l.sequence THEN 'duplicate'
- WHEN l.route <> ALL (` + routes + `::text[]) THEN 'unroutable' ELSE 'replayable' END`
+ WHEN ` + policy + ` IS NULL THEN 'replayable' WHEN ` + policy + ` -> 'routes' -> l.route IS NULL THEN 'unroutable'
+ WHEN ` + policy + ` ? 'sources' AND NOT coalesce(` + policy + ` -> 'sources' -> l.source ? l.route, false) THEN 'route_not_allowed'
+ WHEN ` + policy + ` -> 'routes' -> l.route -> l.currency IS NULL THEN 'currency_not_on_route'
+ WHEN l.amount_minor > (` + policy + ` -> 'routes' -> l.route ->> l.currency)::int8 THEN 'amount_over_limit' ELSE 'replayable' END`
 }
 
 // maySent tells of l whether a claim of its key may have been lost in a failover, so that it may have been sent: the rules of the ledger's claims,

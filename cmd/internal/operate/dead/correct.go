@@ -174,7 +174,7 @@ func (a *Correct) Weight() operate.Weight {
 
 // correctable are the classes of letters that may be replaced.
 func correctable() []Class {
-	return []Class{ClassReplayable, ClassConflicting, ClassMalformed, ClassUnroutable}
+	return []Class{ClassReplayable, ClassConflicting, ClassMalformed, ClassUnroutable, ClassOverLimit, ClassCurrency, ClassNotAllowed}
 }
 
 // Check refuses a letter about which something was decided, one whose key is at work, and one whose bytes were corrected in another letter.

@@ -44,7 +44,7 @@ func (w *world) mixed() map[dead.Class]uuid.UUID {
 }
 
 func TestE18_ListGroupAndFilterConsumeNothing(t *testing.T) {
-	w := newWorld(t, dead.Options{Routes: []string{route}})
+	w := newWorld(t, dead.Options{Policy: policy()})
 	keys := w.mixed()
 	for range 2 {
 		all := w.list(dead.Filter{})
@@ -107,7 +107,7 @@ func TestE18_ListGroupAndFilterConsumeNothing(t *testing.T) {
 }
 
 func TestPlan_TellsEachClassAndReplaysOnlyOne(t *testing.T) {
-	w := newWorld(t, dead.Options{Routes: []string{route}})
+	w := newWorld(t, dead.Options{Policy: policy()})
 	keys := w.mixed()
 	p := w.freeze(dead.Filter{})
 	got := map[dead.Class]int64{}

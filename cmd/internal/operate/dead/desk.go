@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,13 +37,22 @@ type Publisher interface {
 
 // Options bound what the desk does. The zero value works.
 type Options struct {
-	Routes   []string                  // that are configured; nil = not known, and then no letter is called unroutable
+	Policy   *Policy                   // what the settings let through; nil = not known, and then no letter is said to be refused again
 	Allowed  func(*job.Job) *job.Fault // the policy of routes and sources, for corrections; default all
 	PlanTTL  time.Duration             // how long a plan may be begun; default 24h
 	Lease    time.Duration             // how long a replay that died keeps others out; default 15s
 	Chunk    int                       // letters that are decided, published and recorded together; default 256
 	Progress func(what string, done, of int64)
 }
+
+// Policy is what the settings let through, as a worker judges a job.
+type Policy struct {
+	Routes  map[string]map[string]int64 `json:"routes"`            // the currencies of each, with the most of one operation in minor units
+	Sources map[string][]string         `json:"sources,omitempty"` // the routes of each; nil = not known
+}
+
+// NoLimit is the most of a route that has none.
+const NoLimit = math.MaxInt64
 
 // Desk is safe for concurrent use.
 type Desk struct {

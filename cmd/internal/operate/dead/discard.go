@@ -25,7 +25,8 @@ const mostSingly = 1000
 
 // discardable are the classes of letters about which a discard decides anything.
 func discardable() []Class {
-	return []Class{ClassReplayable, ClassFinished, ClassUnfinished, ClassConflicting, ClassMalformed, ClassUnroutable, ClassDuplicate, ClassUnjudged}
+	return []Class{ClassReplayable, ClassFinished, ClassUnfinished, ClassConflicting, ClassMalformed, ClassUnroutable, ClassOverLimit, ClassCurrency, ClassNotAllowed,
+		ClassDuplicate, ClassUnjudged}
 }
 
 // Discard is the act of deciding that letters are not replayed. They stay in the stream, and so do their jobs: the keys are closed. The numbers are

@@ -403,3 +403,8 @@ func (w *world) forge(sql string) {
 	_, err = conn.Exec(w.t.Context(), sql)
 	w.must(err)
 }
+
+// policy takes GBP on the one route, from the one source.
+func policy() *dead.Policy {
+	return &dead.Policy{Routes: map[string]map[string]int64{route: {"GBP": dead.NoLimit}}, Sources: map[string][]string{source: {route}}}
+}

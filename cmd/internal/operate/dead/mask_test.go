@@ -30,7 +30,7 @@ func clean(t *testing.T, where, text string) {
 }
 
 func TestMasked_NoNameAndNoAccountAnywhere(t *testing.T) {
-	w := newWorld(t, dead.Options{Routes: []string{route}})
+	w := newWorld(t, dead.Options{Policy: policy()})
 	metadata := `"v":1,"metadata":{"CANARY-META-NAME":"CANARY-META-VALUE"}`
 	good := payload(job.NewKey(), `"v":1`, metadata)
 	w.bury(

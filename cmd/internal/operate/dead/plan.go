@@ -112,7 +112,7 @@ func (p *Planning) Run(ctx context.Context, by operate.Operator) (string, error)
 		}
 		done, err := tx.Exec(ctx, `INSERT INTO dead_plan_letters (draft, sequence, class, sha256, key, amount_minor, currency)
 			SELECT $12, l.sequence, `+classOf("$13")+`, l.sha256, l.key, l.amount_minor, l.currency FROM dead_letters l`+classified+where,
-			append(p.filter.args(state.Created), draft, p.d.opt.Routes)...)
+			append(p.filter.args(state.Created), draft, p.d.opt.Policy)...)
 		if err != nil {
 			return err
 		}

@@ -309,7 +309,7 @@ const decideReplays = `
 INSERT INTO dead_letter_acts (stream_at, sequence, act, by, plan, key, replay_n)
 SELECT l.stream_at, l.sequence, 'replay', $3, $2, l.key, greatest(l.replays, coalesce(s.replays, 0)) + 1
   FROM dead_plan_letters g
-  JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route FROM dead_letters x
+  JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route, x.source, x.amount_minor, x.currency FROM dead_letters x
                  WHERE x.stream_at = $1 AND x.sequence = g.sequence AND x.sha256 = g.sha256 LIMIT 1) l ON true` + classified + `
  WHERE g.draft = $2 AND g.sequence = ANY ($4::int8[]) AND `
 
@@ -320,7 +320,7 @@ func (r *Replay) decide(ctx context.Context, by operate.Operator, chunk []replay
 	}
 	err = r.d.inTxOf(ctx, by, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, decideReplays+classOf("$5")+` = 'replayable' ORDER BY l.sequence ON CONFLICT DO NOTHING RETURNING sequence, replay_n`,
-			r.plan.Stream, r.plan.draft, by.Name, sequences, r.d.opt.Routes)
+			r.plan.Stream, r.plan.draft, by.Name, sequences, r.d.opt.Policy)
 		if err != nil {
 			return err
 		}

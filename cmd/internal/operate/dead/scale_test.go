@@ -50,7 +50,7 @@ func BenchmarkScale100000(b *testing.B) {
 // scale indexes, lists, groups, plans and compares so many letters of 2 KB. The broker is a process of its own, so that only what the desk holds
 // is counted. Times are told, not judged.
 func scale(t testing.TB, letters int, mostMB int64) {
-	w := newWorldOn(t, startProcess(t), dead.Options{Routes: []string{route}})
+	w := newWorldOn(t, startProcess(t), dead.Options{Policy: policy()})
 	padding := string(make2KB())
 	for start := 0; start < letters; start += 3000 {
 		part := make([]letter, 3000)
@@ -116,7 +116,7 @@ func make2KB() []byte {
 }
 
 func TestReindex_GivesTheSameIndex(t *testing.T) {
-	w := newWorld(t, dead.Options{Routes: []string{route}})
+	w := newWorld(t, dead.Options{Policy: policy()})
 	w.mixed()
 	w.list(dead.Filter{})
 	_, err := w.do(w.olga, w.discard(2))

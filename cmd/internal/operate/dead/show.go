@@ -82,7 +82,7 @@ func (d *Desk) Show(ctx context.Context, sequence uint64) (Shown, error) {
 	stream := micros(state.Created)
 	s.Known = true
 	err = d.db.QueryRow(ctx, `SELECT `+stateOf+`, `+classOf("$3")+`, greatest(1, (SELECT count(*) FROM dead_letters m WHERE m.key = l.key))
-		FROM dead_letters l`+classified+` WHERE l.stream_at = $1 AND l.sequence = $2`, stream, sequence, d.opt.Routes).Scan(&s.State, &s.Class, &s.Letters)
+		FROM dead_letters l`+classified+` WHERE l.stream_at = $1 AND l.sequence = $2`, stream, sequence, d.opt.Policy).Scan(&s.State, &s.Class, &s.Letters)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, missing(sequence)
 	}
@@ -117,7 +117,7 @@ func (d *Desk) Show(ctx context.Context, sequence uint64) (Shown, error) {
 
 func (d *Desk) classOfLetter(ctx context.Context, stream time.Time, sequence uint64) (c Class, err error) {
 	err = d.db.QueryRow(ctx, `SELECT `+classOf("$3")+` FROM dead_letters l`+classified+` WHERE l.stream_at = $1 AND l.sequence = $2`,
-		stream, sequence, d.opt.Routes).Scan(&c)
+		stream, sequence, d.opt.Policy).Scan(&c)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", missing(sequence)
 	}

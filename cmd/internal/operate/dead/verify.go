@@ -71,7 +71,7 @@ func (d *Desk) sameBytes(ctx context.Context, p *Plan) error {
 // classesNow compares in pages, so that no statement takes long.
 const classesNow = `
 SELECT g.sequence, g.class, CASE WHEN l.sequence IS NULL THEN 'gone' ELSE ` + "%s" + ` END FROM dead_plan_letters g
-  LEFT JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route FROM dead_letters x
+  LEFT JOIN LATERAL (SELECT x.stream_at, x.sequence, x.key, x.fingerprint_version, x.fingerprint, x.replays, x.route, x.source, x.amount_minor, x.currency FROM dead_letters x
                       WHERE x.stream_at = $1 AND x.sequence = g.sequence LIMIT 1) l ON true` + classified + `
  WHERE g.draft = $2 AND g.sequence > $4 AND ($6::text[] IS NULL OR g.class = ANY ($6)) AND NOT coalesce(a.act = 'replay' AND a.plan = $2, false) AND NOT coalesce(a.act = 'discard' AND a.plan = $2, false)
  ORDER BY g.draft, g.sequence LIMIT $5`
@@ -83,7 +83,7 @@ func (d *Desk) sameClasses(ctx context.Context, p *Plan, classes []Class) error 
 	}
 	scan := func(row pgx.CollectableRow) (c compared, err error) { return c, row.Scan(&c.sequence, &c.then, &c.now) }
 	for after := uint64(0); ; {
-		page, err := collect(ctx, d, scan, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Routes, after, planPage, classes)
+		page, err := collect(ctx, d, scan, fmt.Sprintf(classesNow, classOf("$3")), p.Stream, p.draft, d.opt.Policy, after, planPage, classes)
 		if err != nil {
 			return fmt.Errorf("classify the letters of plan %s: %w", p.ID, err)
 		}
