@@ -14,25 +14,30 @@ import (
 	"github.com/paidonce/paidonce/bankclient"
 )
 
+// never is longer than any run.
+const never = 1e4 * time.Hour
+
 // tally is what one tree came to.
 type tally struct {
 	leaves, parked int
 	mustPark       int               // by what is on record, at a partner that honours no keys
 	last           string            // the trail of the last leaf
 	failed         map[string]string // what failed first, by what it was
+	met            map[string]int    // in how many leaves each move was made, whoever made it
 	sequence       map[string]string
 }
 
 // explore walks a scenario's whole tree, or until the first failing leaf.
 func explore(t *testing.T, sc *scenario, m mutant, gen *Gen, all bool) tally {
 	t.Helper()
-	sum := tally{failed: map[string]string{}, sequence: map[string]string{}}
+	sum := tally{failed: map[string]string{}, sequence: map[string]string{}, met: map[string]int{}}
 	synctest.Test(t, func(t *testing.T) {
 		h := &host{sc: sc, mutant: m, start: time.Now()}
 		defer h.end()
 		for gen.Next() {
 			w := h.run(gen)
 			sum.leaves++
+			sum.meet(w.log)
 			if r := w.row(); r != nil && r.state == "parked" {
 				sum.parked++
 			}
@@ -56,10 +61,24 @@ func explore(t *testing.T, sc *scenario, m mutant, gen *Gen, all bool) tally {
 	return sum
 }
 
-// sweepUp buries what is not as a fresh process would be.
+// meet counts what happened in a leaf, whichever process it happened to; of ends, also after which step.
+func (sum *tally) meet(log []string) {
+	before := ""
+	for _, what := range log {
+		what = strings.TrimPrefix(strings.TrimPrefix(what, "A "), "B ")
+		if what == "is killed" || what == "is stopped" {
+			what += " after " + before
+		}
+		sum.met[what]++
+		before, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(what, " not reached"), ", reply lost"), ":")
+	}
+}
+
+// sweepUp buries what is not as a fresh process would be: one with calls under way, and one whose ticks the next run would meet at another moment.
 func (h *host) sweepUp() {
+	ticks := h.sc.renews || h.sc.parkedEvery < never
 	for _, p := range h.procs {
-		if p != nil && !p.idle() {
+		if p != nil && (ticks || !p.idle()) {
 			p.kill()
 		}
 	}
@@ -92,7 +111,7 @@ func scenarios() []scenario {
 	all := []scenario{
 		{name: "reference", profile: reference(), places: []int{0}, steps: 15},
 		{name: "two_deliveries", profile: reference(), places: []int{0, 1}, steps: 12},
-		{name: "two_deliveries_one_worker", profile: reference(), places: []int{0, 0}, steps: 12},
+		{name: "two_deliveries_one_worker", profile: reference(), places: []int{0, 0}, steps: 11},
 		{name: "no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.MinResendDelay = 10 * time.Second }), places: []int{0}, steps: 15},
 		{name: "keys_not_honoured", profile: like(deaf), places: []int{0}, steps: 15},
 		{name: "keys_ignored_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); deaf(p) }), places: []int{0}, steps: 15},
@@ -100,20 +119,21 @@ func scenarios() []scenario {
 		{name: "look_up_not_consistent", profile: like(func(p *bankclient.Profile) { p.LookUpConsistent = false }), places: []int{0}, steps: 14},
 		{name: "neither_serialised_nor_consistent", profile: like(func(p *bankclient.Profile) { p.SerialisesDuplicates, p.LookUpConsistent = false, false }),
 			places: []int{0}, steps: 13},
-		{name: "poison", profile: reference(), places: []int{0}, steps: 14, faults: 3, acts: []act{books, requestLost}, calmLedger: true},
-		{name: "short_window", profile: like(func(p *bankclient.Profile) { p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 15},
-		{name: "short_window_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 15},
+		{name: "poison", profile: reference(), places: []int{0}, steps: 13, faults: 3, acts: []act{books, requestLost}, calmLedger: true},
+		{name: "short_window", profile: like(func(p *bankclient.Profile) { p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
+		{name: "short_window_no_look_up", profile: like(func(p *bankclient.Profile) { blind(p); p.KeyWindow = 4 * time.Minute }), places: []int{0}, steps: 14},
 		{name: "expires", profile: reference(), places: []int{0}, steps: 13, notAfter: 30 * time.Second},
-		{name: "leases_renewed", profile: reference(), places: []int{0}, steps: 13, renews: true},
+		{name: "leases_renewed", profile: reference(), places: []int{0}, steps: 13, renews: true, timeout: 30 * time.Second},
 		{name: "failover", profile: reference(), places: []int{0}, steps: 14, failover: true, calmLedger: true},
 		{name: "failover_two_deliveries", profile: reference(), places: []int{0, 1}, steps: 11, failover: true, calmLedger: true},
+		{name: "failover_lost_replies", profile: reference(), places: []int{0}, steps: 11, failover: true},
 		{name: "parked_is_watched", profile: like(func(p *bankclient.Profile) { deaf(p); p.LookUpConsistent = false }), places: []int{0}, steps: 13, parkedEvery: 40 * time.Second},
 	}
 	for i := range all {
 		all[i].faults = cmp.Or(all[i].faults, 2)
 		all[i].lookUps = []time.Duration{5 * time.Second, 30 * time.Second, 3 * time.Minute, 5 * time.Minute}
 		if all[i].parkedEvery == 0 {
-			all[i].parkedEvery = 1e4 * time.Hour
+			all[i].parkedEvery = never
 		}
 	}
 	return all
@@ -156,6 +176,7 @@ func TestEveryInterleaving(t *testing.T) {
 	b := readBounds(t)
 	var mu sync.Mutex
 	var leaves, parked int
+	met := map[string]int{}
 	began := time.Now()
 	t.Run("scenario", func(t *testing.T) {
 		for _, sc := range scenarios() {
@@ -177,10 +198,40 @@ func TestEveryInterleaving(t *testing.T) {
 				leaves, parked = leaves+sum.leaves, parked+sum.parked
 				mu.Unlock()
 				sum.report(t, &sc, b)
+				mu.Lock()
+				for what, n := range sum.met {
+					met[what] += n
+				}
+				mu.Unlock()
 			})
 		}
 	})
+	if b == (bounds{faults: 2}) {
+		for _, what := range missing(met) {
+			t.Errorf("in no leaf: %s", what)
+		}
+	}
 	t.Logf("%d leaves (%v), %d parked, in %v", leaves, b, parked, time.Since(began).Round(time.Second))
+}
+
+// missing lists what every step of a worker must have met in some leaf, and did not.
+func missing(met map[string]int) []string {
+	var never []string
+	want := func(what string) {
+		if met[what] == 0 {
+			never = append(never, what)
+		}
+	}
+	for _, step := range []string{"claim", "claim_due", "attempt", "record", "renew", "look_at_parked", "append", "pause"} {
+		want(step)
+		want(step + ", reply lost")
+		want(step + " not reached")
+	}
+	for _, step := range []string{"claim", "claim_due", "attempt", "send", "record", "renew", "look_up", "look_at_parked", "pause", "settle"} {
+		want("is killed after " + step) // of an append nothing is left to be done
+		want("is stopped after " + step)
+	}
+	return never
 }
 
 func (sum *tally) report(t *testing.T, sc *scenario, b bounds) {

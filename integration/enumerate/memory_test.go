@@ -30,7 +30,7 @@ type memory struct {
 // switches break the model on purpose.
 type switches struct {
 	skipFence, skipToken, skipLease, busyIsClaimed, lateRejectedDecides, noEvent, oneEntry, sweepsParked, lapsedForgotten,
-	resurrects, purgeTakesKey, purgeTakesPrint bool
+	resurrects, purgeTakesKey, purgeTakesPrint, renewsUnasked bool
 }
 
 // row is one operation with all that hangs on it.
@@ -482,6 +482,9 @@ func (m *memory) lookAtParked(partner string, limit int) []ledger.Work {
 
 func (m *memory) renew(c ledger.Claim) bool {
 	r := m.holds(c)
+	if m.broken.renewsUnasked {
+		r = m.ops[c.Key]
+	}
 	if r == nil {
 		return false
 	}

@@ -190,6 +190,7 @@ func mutants() []mutant {
 		{name: "a lapsed lease is forgotten", in: "reference", switches: switches{lapsedForgotten: true}},
 		{name: "an outcome has no event", in: "reference", switches: switches{noEvent: true}},
 		{name: "one side of the journal is missing", in: "reference", switches: switches{oneEntry: true}},
+		{name: "a lease is renewed for whoever asks", in: "leases_renewed", switches: switches{renewsUnasked: true}},
 		{name: "a purge takes the key", in: "reference", switches: switches{purgeTakesKey: true}},
 		{name: "a purge takes the fingerprint", in: "reference", switches: switches{purgeTakesPrint: true}},
 		{name: "the fold is skipped", in: "reference", ledger: forget(func(*ledger.Work) bool { return true })},

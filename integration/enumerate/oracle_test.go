@@ -57,9 +57,6 @@ func (w *world) granted(c ledger.Claim, before ledger.State, paused bool) {
 		w.fault("I4: an operation that is %s was claimed", before)
 	}
 	t.holder, t.until = c.Token, time.Now().Add(lease)
-	if w.sc.renews {
-		t.until = time.Time{}
-	}
 	t.paused[c.Token], t.claimedAt[c.Token] = paused, time.Now()
 	t.poisoned[c.Token] = t.unobserved >= poisonClaims
 	t.unobserved++
@@ -97,6 +94,36 @@ func (w *world) claimDue(p *process, partner string, limit int) []ledger.Work {
 		w.granted(work.Claim, work.State, work.Paused)
 	}
 	return works
+}
+
+func (w *world) renew(c ledger.Claim) bool {
+	w.keep()
+	still := w.led.renew(c)
+	switch {
+	case !still:
+	case w.truth.holder != c.Token || w.truth.recorded[c.Token]:
+		w.fault("I5: a lease was renewed under a stale claim")
+	default:
+		w.truth.until = time.Now().Add(lease)
+	}
+	return still
+}
+
+func (w *world) lookAtParked(p *process, partner string, limit int) []ledger.Work {
+	w.keep()
+	p.goOn(uuid.Nil)
+	works := w.led.lookAtParked(partner, limit)
+	for _, work := range works {
+		if work.State != ledger.StateParked || work.Claim.Token != uuid.Nil {
+			w.fault("what was looked at as parked is %s, or claimed", work.State)
+		}
+	}
+	return works
+}
+
+func (w *world) pause(scope ledger.Scope, name, reason string) {
+	w.keep()
+	w.led.pause(scope, name, reason)
 }
 
 func (w *world) commitAttempt(p *process, s ledger.Resend, decided time.Time) ledger.AttemptAnswer {

@@ -24,6 +24,7 @@ const (
 	source    = "wallet"
 	lease     = time.Minute
 	timeout   = 20 * time.Second
+	slowly    = 26 * time.Second // of a call that outlasts a third of the lease, where the partner's timeout allows that
 	tick      = time.Millisecond // of one step
 
 	parkedAgain = time.Minute
@@ -34,7 +35,7 @@ var errKilled = errors.New("killed")
 // crossing is one call of a worker that stands at an interface until the scheduler lets it go on.
 type crossing struct {
 	proc  *process
-	kind  string // claim, claim_due, attempt, send, record, look_up, append, settle
+	kind  string // claim, claim_due, attempt, send, record, renew, look_up, look_at_parked, append, pause, settle
 	fence int32  // of the claim it belongs to; 0 = none
 	apply func() // what the far side does
 	fail  func(error)
@@ -42,6 +43,7 @@ type crossing struct {
 	send  func(act)
 	ask   func(find)
 	token uuid.UUID // of record
+	slow  bool      // of send and look_up: it took long
 	done  chan struct{}
 	at    time.Time // since when it stands here
 	order int
@@ -229,28 +231,30 @@ func (l ledgerPort) Record(_ context.Context, records []ledger.Record) (results 
 	return results
 }
 
-func (l ledgerPort) Renew(_ context.Context, claims []ledger.Claim) ([]bool, error) {
+func (l ledgerPort) Renew(_ context.Context, claims []ledger.Claim) (still []bool, err error) {
 	w := l.p.host.world.Load()
-	if l.p.isDead() || w == nil || !w.sc.renews {
+	if w == nil || !w.sc.renews {
 		return nil, errAway
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.frozen[l.p.index] {
-		return nil, errAway
-	}
-	return one(claims, w.led.renew), nil
+	l.p.cross(&crossing{kind: "renew", fence: claims[0].Fence, apply: func() { still = one(claims, w.renew) }, fail: func(failed error) { still, err = nil, failed }})
+	return still, err
 }
 
-func (l ledgerPort) LookAtParked(_ context.Context, partner string, limit int) ([]ledger.Work, error) {
+// LookAtParked is no step where there is nothing to see: it changes nothing then.
+func (l ledgerPort) LookAtParked(_ context.Context, partner string, limit int) (works []ledger.Work, err error) {
 	w := l.p.host.world.Load()
-	if l.p.isDead() || w == nil {
+	if w == nil {
 		return nil, errAway
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	l.p.goOn(uuid.Nil)
-	return w.led.lookAtParked(partner, limit), nil
+	nothing := len(w.led.due(partner, true)) == 0
+	w.mu.Unlock()
+	if nothing {
+		return nil, nil
+	}
+	l.p.cross(&crossing{kind: "look_at_parked", apply: func() { works = w.lookAtParked(l.p, partner, limit) },
+		fail: func(failed error) { works, err = nil, failed }})
+	return works, err
 }
 
 func (l ledgerPort) Append(_ context.Context, lates []ledger.Late) (results []ledger.RecordResult) {
@@ -262,21 +266,15 @@ func (l ledgerPort) Append(_ context.Context, lates []ledger.Late) (results []le
 func (l ledgerPort) Gauges(context.Context) (ledger.Gauges, error) { return ledger.Gauges{}, errAway }
 
 func (l ledgerPort) Pause(_ context.Context, scope ledger.Scope, name, reason, _ string) (err error) {
-	if l.p.isDead() {
-		return errKilled
-	}
-	w := l.p.host.world.Load()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.led.pause(scope, name, reason)
-	return nil
+	l.p.cross(&crossing{kind: "pause", apply: func() { l.p.host.world.Load().pause(scope, name, reason) }, fail: func(failed error) { err = failed }})
+	return err
 }
 
 type bankPort struct{ p *process }
 
 func (b bankPort) ID() string                  { return partnerID }
 func (b bankPort) CredentialID() string        { return "2026-11" }
-func (b bankPort) Timeout() time.Duration      { return timeout }
+func (b bankPort) Timeout() time.Duration      { return cmp.Or(b.p.host.sc.timeout, timeout) }
 func (b bankPort) Profile() bankclient.Profile { return b.p.host.sc.profile }
 
 func (b bankPort) Prepare(key uuid.UUID, epoch int16, t bankclient.Transfer) (bankclient.Prepared, error) {

@@ -21,13 +21,14 @@ type scenario struct {
 	name        string
 	profile     bankclient.Profile
 	lookUps     []time.Duration
-	places      []int // which process each delivery of the first round goes to
-	faults      int   // how many things go wrong in one run; 0 = two
-	steps       int   // after so many, nothing more is chosen: the run is driven to its end
-	acts        []act // what the bank may do; nil = everything that a true one may
-	calmLedger  bool  // no lost replies
-	renews      bool  // leases are renewed
-	failover    bool  // a standby without the last write may be promoted
+	places      []int         // which process each delivery of the first round goes to
+	faults      int           // how many things go wrong in one run; 0 = two
+	steps       int           // after so many, nothing more is chosen: the run is driven to its end
+	acts        []act         // what the bank may do; nil = everything that a true one may
+	calmLedger  bool          // no lost replies
+	renews      bool          // leases are renewed, and calls may outlast a third of one
+	timeout     time.Duration // of calls; 0 = as elsewhere
+	failover    bool          // a standby without the last write may be promoted
 	notAfter    time.Duration
 	parkedEvery time.Duration
 }
@@ -187,6 +188,7 @@ func (w *world) moves() []move {
 	if to, ok := w.nextTime(); ok && !awake && len(calm) == 0 || ok && !awake && w.pausedOnce(len(w.led.pauses) > 0, len(calm)) {
 		calm = append(calm, move{"time passes", func() func() { return func() { w.passTo(to) } }})
 	}
+	wrong = append(wrong, w.slowCalls()...)
 	for i := range w.bank.late {
 		if !toBank && len(calm)+len(frozen) > 0 {
 			break // nobody could tell when it was executed
@@ -195,6 +197,22 @@ func (w *world) moves() []move {
 	}
 	calm = append(calm, frozen...)
 	return append(append(calm, wrong...), w.disasters()...)
+}
+
+// slowCalls: a call takes so long, within the partner's timeout, that the lease is renewed meanwhile.
+func (w *world) slowCalls() []move {
+	var moves []move
+	for _, c := range w.host.waiting() {
+		if !w.sc.renews || w.faultsLeft == 0 || w.steps >= w.sc.steps || c.slow || w.frozen[c.proc.index] || c.kind != "send" && c.kind != "look_up" {
+			continue
+		}
+		moves = append(moves, move{fmt.Sprintf("%c %s takes long", 'A'+c.proc.index, c.kind), func() func() {
+			w.faultsLeft--
+			c.slow = true
+			return func() { w.passTo(time.Now().Add(slowly)) }
+		}})
+	}
+	return moves
 }
 
 // pausedOnce: while a partner is paused, one look at what the sweep does then.
