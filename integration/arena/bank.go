@@ -19,6 +19,7 @@ type Bank struct {
 	*bank.Bank
 	pool    *pgxpool.Pool
 	arrived atomic.Pointer[func(partnerKey string)]
+	blind   atomic.Pointer[time.Time] // until then, an attempt that is not seen may have been lost
 }
 
 // NeedAPerson names the faults that a worker answers by pausing the partner until a person resumes it: for banks of runs in which nobody does.
@@ -54,6 +55,9 @@ func (b *Bank) check(partnerKey string) error {
 	defer cancel()
 	for {
 		err := proof.AttemptCommitted(ctx, b.pool, partnerKey)
+		if until := b.blind.Load(); errors.Is(err, proof.ErrNoAttempt) && until != nil && time.Now().Before(*until) {
+			return nil
+		}
 		if err == nil || errors.Is(err, proof.ErrNoAttempt) {
 			return err
 		}
@@ -63,6 +67,15 @@ func (b *Bank) check(partnerKey string) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// afterFailover is how long after a failover requests arrive whose attempts were committed before it: those of a worker that was frozen in between too.
+const afterFailover = 20 * time.Second
+
+// LoseSight tells it that the ledger is about to lose its last records: of requests that arrive soon after, it cannot say that they had no attempt.
+func (b *Bank) LoseSight() {
+	until := time.Now().Add(afterFailover)
+	b.blind.Store(&until)
 }
 
 // Stop ends it.

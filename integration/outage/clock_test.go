@@ -25,7 +25,7 @@ import (
 func (r *rig) startWrong(t *testing.T, by time.Duration) *arena.Worker {
 	t.Helper()
 	said := make(chan string, 1)
-	w, err := arena.StartWorker(arena.Order{Config: r.config, Detail: tellTime, Env: []string{"PAIDONCE_TEST_WRONG_SECONDS=" + strconv.Itoa(int(by/time.Second))}},
+	w, err := arena.StartWorker(arena.Order{Config: r.config, Detail: tellTime, Env: []string{arena.WrongBy(by)}},
 		r.log, func(line string) { said <- line })
 	check(t, err)
 	t.Cleanup(w.Kill)

@@ -21,6 +21,9 @@ type Published struct {
 type Publication struct {
 	Keys      []Published
 	Malformed []uint64 // stream sequences of messages that are no job
+
+	// Moved: the ledger lost its last records in a failover meanwhile. Of two amounts for one key, another one may have come first afterwards.
+	Moved bool
 }
 
 // Operation is a row of the ledger, as the proof reads it.
@@ -90,7 +93,7 @@ func Judge(all Publication, ev Evidence) *Judgement {
 	mayBeDead := map[uint64]bool{}
 	for _, p := range all.Keys {
 		j.judgeKey(p, ev, executed[p.Reference])
-		j.judgeMessages(p, ev, mayBeDead)
+		j.judgeMessages(p, ev, mayBeDead, all.Moved)
 		delete(executed, p.Reference)
 	}
 	for _, sequence := range all.Malformed {
@@ -181,7 +184,7 @@ func (j *Judgement) judgePaid(p Published, op Operation, paid []Execution) {
 
 // judgeMessages accounts for every message of a key. The first to arrive makes the operation; of the good and the
 // conflicting ones, all of one kind are owned by it and all of the other kind are dead letters.
-func (j *Judgement) judgeMessages(p Published, ev Evidence, mayBeDead map[uint64]bool) {
+func (j *Judgement) judgeMessages(p Published, ev Evidence, mayBeDead map[uint64]bool, moved bool) {
 	if len(p.Conflicting) == 0 {
 		return
 	}
@@ -195,6 +198,7 @@ func (j *Judgement) judgeMessages(p Published, ev Evidence, mayBeDead map[uint64
 	case goodDead+conflictingDead == 0:
 		j.Lost++
 		j.violate("key %s came with two amounts, and neither is a dead letter", p.Key)
+	case moved:
 	default:
 		j.violate("key %s came with two amounts: %d of %d and %d of %d messages are dead letters", p.Key,
 			goodDead, len(p.Good), conflictingDead, len(p.Conflicting))

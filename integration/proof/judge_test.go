@@ -93,3 +93,19 @@ func TestJudge_TheOtherAmountCameFirst(t *testing.T) {
 		t.Errorf("%s, violations %v", j, j.Violations)
 	}
 }
+
+// TestJudge_TheLedgerMoved: of two amounts for a key either may have come first, once before and once after the ledger forgot it.
+func TestJudge_TheLedgerMoved(t *testing.T) {
+	all, ev, _ := onePaid()
+	ev.Dead = map[uint64]int{1: 1, 3: 1, 4: 1}
+	if Judge(all, ev).Held() {
+		t.Error("held, although nothing was forgotten")
+	}
+	all.Moved = true
+	if j := Judge(all, ev); !j.Held() {
+		t.Errorf("%s, violations %v", j, j.Violations)
+	}
+	if ev.Dead = map[uint64]int{4: 1}; Judge(all, ev).Held() {
+		t.Error("held, although neither amount is a dead letter")
+	}
+}

@@ -40,6 +40,7 @@ type slot struct {
 	config string
 	log    io.Writer
 	hear   func(string)
+	wrong  string // program of a worker whose wall clock can be wrong; "" = this one, whose cannot
 
 	mu     sync.Mutex
 	worker *arena.Worker
@@ -49,6 +50,16 @@ func (s *slot) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.startLocked()
+}
+
+// wrongHours is by how much a wrong clock is off.
+func wrongHours() []int { return []int{5, -7, 30} }
+
+func (s *slot) startWrong(hours int) error {
+	var err error
+	s.worker, err = arena.StartWorker(arena.Order{Config: s.config, Detail: wrongClock, Program: s.wrong,
+		Env: []string{arena.WrongBy(time.Duration(hours) * time.Hour)}}, s.log, s.hear)
+	return err
 }
 
 func (s *slot) startLocked() error {
@@ -86,6 +97,9 @@ func (s *slot) strike(ctx context.Context, f fault) error {
 		s.worker.Kill()
 	}
 	pause(ctx, f.lasts)
+	if f.kind == wrongClock {
+		return s.startWrong(one(f, wrongHours()))
+	}
 	return s.startLocked()
 }
 
@@ -105,10 +119,20 @@ type attacker struct {
 	slots  [2]*slot
 	struck atomic.Int64
 	last   atomic.Pointer[fault]
+	moved  atomic.Bool // the ledger, at least once
 	says   func(format string, args ...any)
+	turns  map[target]*sync.Mutex // a fault that takes longer than planned makes the next one on its target wait
 
 	mu       sync.Mutex
 	problems []string // what the product did that it must not do, whatever is done to it
+}
+
+func newAttacker(w *world, say *progress) *attacker {
+	a := &attacker{world: w, says: say.line, turns: map[target]*sync.Mutex{}}
+	for _, t := range targets() {
+		a.turns[t.target] = &sync.Mutex{}
+	}
+	return a
 }
 
 // attack strikes until the schedule is over or ctx ends, and returns when every fault has ended.
@@ -135,6 +159,8 @@ func (a *attacker) attack(ctx context.Context, schedule []fault) {
 }
 
 func (a *attacker) strike(ctx context.Context, f fault) error {
+	a.turns[f.target].Lock()
+	defer a.turns[f.target].Unlock()
 	switch f.target {
 	case worker0:
 		return a.slots[0].strike(ctx, f)
@@ -143,33 +169,9 @@ func (a *attacker) strike(ctx context.Context, f fault) error {
 	case database:
 		return a.strikeDatabase(ctx, f)
 	case broker:
-		a.world.nats.Kill()
-		pause(ctx, f.lasts)
-		return a.world.nats.Restart()
+		return a.strikeBroker(ctx, f)
 	}
 	return a.strikeNetwork(ctx, a.world.proxies[f.target], f)
-}
-
-func (a *attacker) strikeDatabase(ctx context.Context, f fault) error {
-	lasting := context.WithoutCancel(ctx) // what is begun is ended
-	switch f.kind {
-	case "terminate":
-		return a.world.execute(lasting, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'paidonce_worker'")
-	case "read_only":
-		if err := a.world.readOnly(lasting, "on"); err != nil {
-			return err
-		}
-		pause(ctx, f.lasts)
-		return a.world.readOnly(lasting, "off")
-	}
-	a.world.postgres.Kill()
-	pause(ctx, f.lasts)
-	return a.world.postgres.Restart(lasting)
-}
-
-// readOnly turns all transactions that begin from now on into read-only ones, or back.
-func (w *world) readOnly(ctx context.Context, to string) error {
-	return errors.Join(w.execute(ctx, "ALTER SYSTEM SET default_transaction_read_only = "+to), w.execute(ctx, "SELECT pg_reload_conf()"))
 }
 
 func (a *attacker) strikeNetwork(ctx context.Context, p *proxy.Proxy, f fault) error {

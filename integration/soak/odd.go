@@ -49,6 +49,17 @@ func oddIdempotency() *banksim.Idempotency {
 	return &idempotency
 }
 
+// promptAdapter declares the reference bank as it is here: what is known of the others' latest arrival is true of it too, and nobody need wait for a
+// minute before a look-up that finds nothing says something.
+type promptAdapter struct{ bankclient.Adapter }
+
+// Profile says when certainty comes.
+func (p promptAdapter) Profile() bankclient.Profile {
+	is := p.Adapter.Profile()
+	is.LatestArrival, is.VisibilityBound = oddArrival, oddVisibility
+	return is
+}
+
 const deafPartner = "deafbank"
 
 // deafAdapter declares the deaf bank: keys mean nothing to it, every request that reaches it executes; what it has done can be looked up.
@@ -82,7 +93,7 @@ func honest(p banksim.Profile) banksim.Profile {
 }
 
 // prepare puts the adapters of the two, and a counter that survives its worker, into a child.
-func prepare(_ string, say func(string)) (underfire.Around, error) {
+func prepare(detail string, say func(string)) (underfire.Around, error) {
 	return underfire.Around{
 		Adapter: func(partner string, a bankclient.Adapter) bankclient.Adapter {
 			switch partner {
@@ -91,12 +102,18 @@ func prepare(_ string, say func(string)) (underfire.Around, error) {
 			case deafPartner:
 				return deafAdapter{a}
 			}
-			return a
+			return promptAdapter{a}
 		},
 		Ledger:   func(l worker.Ledger) worker.Ledger { return counting{l, say} },
 		Delivery: func(d worker.Delivery) worker.Delivery { say("delivery"); return d },
 		Options: func(o worker.Options) worker.Options {
 			o.RetryInitial, o.RetryMax = 300*time.Millisecond, 5*time.Second
+			if detail == wrongClock {
+				began := time.Now()
+				o.Clock = func() time.Duration { // as after a suspend: two hours in one step, every five seconds
+					return time.Since(began) + 2*time.Hour*time.Since(began).Truncate(5*time.Second)/(5*time.Second)
+				}
+			}
 			return o
 		},
 	}, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,9 @@ type options struct {
 	schedule bool
 	settle   time.Duration
 	log      string
+
+	failovers   time.Duration
+	wrongClocks bool
 }
 
 func (o options) length() time.Duration { return time.Duration(o.minutes * float64(time.Minute)) }
@@ -41,6 +45,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.BoolVar(&o.schedule, "schedule", false, "print the schedule of faults, and do nothing")
 	flags.DurationVar(&o.settle, "settle", 3*time.Minute, "longest wait for the end")
 	flags.StringVar(&o.log, "log", "", "file for a copy of the workers' log (default: none is kept)")
+	flags.DurationVar(&o.failovers, "failovers", 6*time.Minute, "one failover to a standby each so long; 0 = none")
+	flags.BoolVar(&o.wrongClocks, "wrong-clocks", true, "build workers whose wall clock is wrong (a minute or two, once); without, only their monotonic clock is")
 	flags.Usage = func() {
 		_, _ = fmt.Fprintf(out, "soak attacks paidonce with random faults of all kinds, and proves that nothing was paid twice and nothing lost.\n\n"+
 			"Usage:\n  soak [flags]\n\nExamples:\n  go run ./integration/soak --minutes 30 --seed 7\n\nFlags:\n%s", flags.FlagUsages())
@@ -51,8 +57,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if flags.NArg() > 0 || o.minutes <= 0 || o.rate < 1 {
-		return o, fmt.Errorf("%w: --minutes and --rate must be positive, and there are no arguments", errUsage)
+	if flags.NArg() > 0 || o.minutes <= 0 || o.rate < 1 || o.failovers < 0 {
+		return o, fmt.Errorf("%w: --minutes and --rate must be positive, --failovers is not negative, and there are no arguments", errUsage)
 	}
 	return o, nil
 }
@@ -92,7 +98,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	schedule := newSchedule(o.seed, o.length())
+	schedule := newSchedule(o.seed, o.length(), o.failovers)
 	if o.schedule {
 		for _, f := range schedule {
 			_, _ = fmt.Fprintln(out, f)
@@ -100,6 +106,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 		return nil
 	}
 	say := newProgress(log)
+	o.wrongClocks = o.wrongClocks && slices.ContainsFunc(schedule, func(f fault) bool { return f.kind == wrongClock })
 	w, err := startWorld(ctx, o)
 	if err != nil {
 		return err
@@ -108,7 +115,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	say.line("ready: %d faults in %s, seed %d", len(schedule), o.length(), o.seed)
 	r, err := soak(ctx, o, w, schedule, say)
 	if err != nil || !r.held() {
-		say.line("replay: go run ./integration/soak --minutes %g --rate %d --seed %d", o.minutes, o.rate, o.seed)
+		say.line("replay: go run ./integration/soak --minutes %g --rate %d --seed %d --failovers %s --wrong-clocks=%t", o.minutes, o.rate, o.seed, o.failovers, o.wrongClocks)
 	}
 	if o.log != "" {
 		err = errors.Join(err, keep(w.log.Name(), o.log))
@@ -134,9 +141,9 @@ func keep(from, to string) error {
 // soak loads and attacks, lets everything come to rest, and judges.
 func soak(ctx context.Context, o options, w *world, schedule []fault, say *progress) (result, error) {
 	var heard counters
-	a := &attacker{world: w, says: say.line}
+	a := newAttacker(w, say)
 	for i := range a.slots {
-		a.slots[i] = &slot{config: w.config, log: w.log, hear: heard.hear}
+		a.slots[i] = &slot{config: w.config, log: w.log, hear: heard.hear, wrong: w.wrong}
 		if err := a.slots[i].start(); err != nil {
 			return result{}, err
 		}
@@ -183,6 +190,7 @@ func judge(ctx context.Context, witnesses *proof.Witnesses, all proof.Publicatio
 	if err != nil {
 		return result{}, err
 	}
+	all.Moved = a.moved.Load()
 	j := proof.Judge(all, ev)
 	say.line("%s", j)
 	for _, violation := range j.Violations {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -31,8 +33,11 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%7.2fs  %-30s %-10s %.2fs", f.at.Seconds(), f.target, f.kind, f.lasts.Seconds())
+	return fmt.Sprintf("%7.2fs  %-30s %-11s %.2fs", f.at.Seconds(), f.target, f.kind, f.lasts.Seconds())
 }
+
+// one draws one of several by the time of a fault, which the seed has drawn.
+func one[T any](f fault, of []T) T { return of[int(f.at/time.Microsecond)%len(of)] }
 
 // kindOf is one way to strike a target.
 type kindOf struct {
@@ -45,6 +50,15 @@ type kindOf struct {
 // that had been frozen between its last look at the clock and the first byte.
 const longestFreeze = 4 * time.Second
 
+// longestBehind is for how long a standby falls behind before it is promoted: what is committed meanwhile is lost.
+const longestBehind = 3 * time.Second
+
+// failoverTakes is what making a standby and recovering the ledger take besides.
+const failoverTakes = 8 * time.Second
+
+// wrongClock puts a worker in the place of one that was killed whose clock is wrong by hours and jumps, until it is killed in its turn.
+const wrongClock = "wrong_clock"
+
 // longestDelay of a chunk on the network.
 const longestDelay = 300 * time.Millisecond
 
@@ -54,9 +68,9 @@ func arsenal() map[target][]kindOf {
 		{"deaf", 2 * time.Second, 2}, {"refuse", 2 * time.Second, 1}}
 	repeats := append([]kindOf{{"duplicate", 2 * time.Second, 2}}, network...)
 	return map[target][]kindOf{
-		worker0: worker, worker1: worker,
-		database: {{"terminate", 0, 4}, {"crash", time.Second, 2}, {"read_only", 2 * time.Second, 1}},
-		broker:   {{"kill", 1500 * time.Millisecond, 1}},
+		worker0: worker, worker1: append([]kindOf{{wrongClock, time.Second, 1}}, worker...), // one keeps the right time
+		database: {{"terminate", 0, 4}, {"crash", time.Second, 2}, {"read_only", 2 * time.Second, 1}, {"disk_full", 1500 * time.Millisecond, 2}},
+		broker:   {{"kill", 1500 * time.Millisecond, 2}, {"stream_full", 2 * time.Second, 1}},
 		toLedger: repeats, toBroker: repeats, toBank: repeats, toOddBank: network, toDeaf: network,
 	}
 }
@@ -69,14 +83,33 @@ func targets() []struct {
 	return []struct {
 		target target
 		weight int
-	}{{worker0, 4}, {worker1, 4}, {database, 3}, {broker, 1}, {toLedger, 2}, {toBroker, 2}, {toBank, 2}, {toOddBank, 2}, {toDeaf, 2}}
+	}{{worker0, 4}, {worker1, 4}, {database, 3}, {broker, 2}, {toLedger, 2}, {toBroker, 2}, {toBank, 2}, {toOddBank, 2}, {toDeaf, 2}}
 }
 
 // meanGap is the mean time between two faults.
 const meanGap = 900 * time.Millisecond
 
-// newSchedule draws the faults of a run: the same seed and length, the same schedule.
-func newSchedule(seed uint64, length time.Duration) []fault {
+// newSchedule draws the faults of a run: the same seed, length and distance of failovers, the same schedule. Each so long a time (0 = never) has one
+// failover, somewhere in its third quarter, so that short runs have none: a minute after it everything new is in doubt, and little else is tried.
+func newSchedule(seed uint64, length, failovers time.Duration) []fault {
+	all := drawSchedule(seed, length)
+	random := rand.New(rand.NewPCG(seed, 4))
+	for from := time.Duration(0); failovers > 0; from += failovers {
+		f := fault{at: from + failovers/2 + time.Duration(random.Float64()*float64(failovers/4)), target: database, kind: "failover",
+			lasts: time.Duration(random.Float64() * float64(longestBehind))}
+		if f.at >= length {
+			break
+		}
+		all = slices.DeleteFunc(all, func(other fault) bool { // the database has one fault at a time
+			return other.target == database && other.at < f.at+f.lasts+failoverTakes && f.at < other.at+other.lasts+time.Second
+		})
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+func drawSchedule(seed uint64, length time.Duration) []fault {
 	random := rand.New(rand.NewPCG(seed, 3))
 	weapons := arsenal()
 	busy := map[target]time.Duration{}

@@ -21,12 +21,13 @@ import (
 )
 
 func TestSchedule_SameSeedSameFaults(t *testing.T) {
-	first, again, other := newSchedule(7, time.Hour), newSchedule(7, time.Hour), newSchedule(8, time.Hour)
+	const rare = 6 * time.Minute
+	first, again, other := newSchedule(7, time.Hour, rare), newSchedule(7, time.Hour, rare), newSchedule(8, time.Hour, rare)
 	if !slices.Equal(first, again) || slices.Equal(first, other) {
 		t.Error("the schedule is not that of its seed")
 	}
 	// The beginning of a longer run is a shorter one.
-	if short := newSchedule(7, time.Minute); !slices.Equal(short, first[:len(short)]) || len(short) < 20 {
+	if short := newSchedule(7, time.Minute, rare); !slices.Equal(short, first[:len(short)]) || len(short) < 20 {
 		t.Errorf("a minute has %d faults of its own", len(short))
 	}
 }
@@ -34,15 +35,22 @@ func TestSchedule_SameSeedSameFaults(t *testing.T) {
 func TestSchedule_EveryKindAndOneAtATime(t *testing.T) {
 	seen := map[string]bool{}
 	until := map[target]time.Duration{}
-	for _, f := range newSchedule(1, 2*time.Hour) {
+	failovers := 0
+	for _, f := range newSchedule(1, 2*time.Hour, 6*time.Minute) {
 		if f.at < until[f.target] {
 			t.Errorf("%s is struck while it is struck", f)
 		}
 		until[f.target] = f.at + f.lasts
+		if f.kind == "failover" {
+			failovers++
+		}
 		seen[string(f.target)+" "+f.kind] = true
 		if f.kind == "freeze" && f.lasts > 4*time.Second {
 			t.Errorf("%s: longer than the odd profile declares", f)
 		}
+	}
+	if failovers != 20 {
+		t.Errorf("%d failovers in 2 hours, want one every 6 minutes", failovers)
 	}
 	for on, kinds := range arsenal() {
 		for _, k := range kinds {
@@ -76,6 +84,9 @@ func TestOddProfile_IsValidAndTrue(t *testing.T) {
 	if deaf.HonoursKeys || !deafIdempotency().Ignored || !deaf.LookUpConsistent || deaf.LatestArrival != p.LatestArrival || deaf.VisibilityBound != p.VisibilityBound {
 		t.Errorf("%+v, %+v", deaf, deafIdempotency())
 	}
+	if prompt := (promptAdapter{reference.New()}).Profile(); prompt.LatestArrival != p.LatestArrival || prompt.VisibilityBound != p.VisibilityBound {
+		t.Errorf("the same network and the same delays, and %+v", prompt)
+	}
 	b := banksim.New(banksim.Options{})
 	if weights := honest(b.Profile()).Weights; len(weights) == 0 || weights["delivered_twice"]+weights["delivered_twice_last"] != 0 {
 		t.Error("requests reach the odd bank twice at the same time")
@@ -93,9 +104,11 @@ func TestMain(m *testing.M) {
 
 var lastLine = regexp.MustCompile(`^soak: ops=\d+ deliveries=\d+ faults=\d+ takeovers=\d+ fenced=\d+ twice=0 lost=0 unproved=0\n$`)
 
+// TestRun_AFewSecondsHold: with a failover among them, which no shorter run than some minutes has otherwise. What is in doubt after it takes the rest.
 func TestRun_AFewSecondsHold(t *testing.T) {
 	var out, log bytes.Buffer
-	if err := run(t.Context(), []string{"--minutes", "0.1", "--seed", "3", "--rate", "10"}, &out, &log); err != nil || !lastLine.MatchString(out.String()) {
+	args := []string{"--minutes", "0.05", "--seed", "3", "--rate", "10", "--failovers", "4s", "--wrong-clocks=false"}
+	if err := run(t.Context(), args, &out, &log); err != nil || !lastLine.MatchString(out.String()) {
 		t.Errorf("%v\n%s\n%s", err, &log, &out)
 	}
 }
@@ -105,7 +118,7 @@ func TestRun_PrintsItsSchedule(t *testing.T) {
 	if err := run(t.Context(), []string{"--schedule", "--minutes", "1", "--seed", "3"}, &out, &log); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != len(newSchedule(3, time.Minute)) {
+	if lines := strings.Count(out.String(), "\n"); lines != len(newSchedule(3, time.Minute, 6*time.Minute)) {
 		t.Errorf("%d lines", lines)
 	}
 }

@@ -50,11 +50,15 @@ type world struct {
 	person    *ledger.Ledger
 	nc        *nats.Conn
 	publisher *queue.Publisher
+	wrong     string // program of a worker whose wall clock can be wrong; "" = none
 }
+
+// ownToLedger is the way of all but the workers to the ledger. Nothing strikes it; it leads to where the ledger lives, as an address that moves does.
+const ownToLedger target = "to postgres, for banks and people"
 
 func startWorld(ctx context.Context, o options) (*world, error) {
 	w := &world{proxies: map[target]*proxy.Proxy{}}
-	for _, step := range []func(context.Context, options) error{w.startStores, w.startBanks, w.startProxies, w.configure, w.connect} {
+	for _, step := range []func(context.Context, options) error{w.build, w.startStores, w.startBanks, w.startProxies, w.configure, w.connect} {
 		if err := step(ctx, o); err != nil {
 			return nil, errors.Join(err, w.stop())
 		}
@@ -62,25 +66,36 @@ func startWorld(ctx context.Context, o options) (*world, error) {
 	return w, nil
 }
 
-func (w *world) startStores(ctx context.Context, _ options) error {
+// build makes the folder for everything, and the program of a worker whose clock is wrong, if one is asked for.
+func (w *world) build(ctx context.Context, o options) error {
 	var err error
-	if w.held, err = stack.OpenDirectory(""); err != nil {
+	if w.held, err = stack.OpenDirectory(""); err != nil || !o.wrongClocks {
 		return err
 	}
+	w.wrong, err = arena.BuildWrongClock(ctx, w.held.Path(), "github.com/paidonce/paidonce/integration/soak")
+	return err
+}
+
+func (w *world) startStores(ctx context.Context, _ options) error {
+	var err error
 	if w.log, err = os.Create(filepath.Join(w.held.Path(), "worker.log")); err != nil {
 		return fmt.Errorf("open the workers' log: %w", err)
 	}
 	// A commit that was answered must survive the crash of the server; the machine itself does not crash here, so that fsync can stay off.
-	w.postgres, err = stack.StartPostgres(ctx, stack.PostgresOptions{Dir: filepath.Join(w.held.Path(), "postgres"),
-		Settings: map[string]string{"synchronous_commit": "on", "full_page_writes": "on", "autovacuum_naptime": "5s"}})
-	if err != nil {
+	if w.postgres, err = startServer(ctx, w.held.Path()); err != nil {
 		return err
 	}
 	if w.urls, err = w.postgres.CreateDatabase(ctx, "paidonce"); err != nil {
 		return err
 	}
-	if err := w.execute(ctx, "CREATE INDEX soak_partner_key ON attempts (partner_key)"); err != nil { // of the banks' check
+	if err := w.startProxy(ownToLedger, w.urls.Worker); err != nil {
 		return err
+	}
+	w.urls.Superuser, w.urls.Owner = w.through(ownToLedger, w.urls.Superuser), w.through(ownToLedger, w.urls.Owner)
+	for _, statement := range []string{"CREATE INDEX soak_partner_key ON attempts (partner_key)", noSpace} { // the index is of the banks' check
+		if err := w.execute(ctx, statement); err != nil {
+			return err
+		}
 	}
 	if w.roles, err = stack.MakeNATSRoles(filepath.Join(w.held.Path(), "roles"), nil); err != nil {
 		return err
@@ -119,15 +134,20 @@ func (w *world) startProxies(context.Context, options) error {
 		toLedger: w.urls.Worker, toBroker: w.nats.URL(), toBank: w.banks[0].URL, toOddBank: w.banks[1].URL,
 		toDeaf: w.banks[2].URL,
 	} {
-		at, err := url.Parse(address)
-		if err != nil {
-			return fmt.Errorf("parse the address of the %s: it is none", name)
-		}
-		if w.proxies[name], err = proxy.Start(at.Host, proxy.Options{}); err != nil {
+		if err := w.startProxy(name, address); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w *world) startProxy(name target, address string) error {
+	at, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("parse the address of the %s: it is none", name)
+	}
+	w.proxies[name], err = proxy.Start(at.Host, proxy.Options{})
+	return err
 }
 
 // through is an address, by way of its proxy.
