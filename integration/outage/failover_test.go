@@ -3,13 +3,8 @@ package outage
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,20 +19,8 @@ import (
 // standby makes a second server that follows the first one.
 func (r *rig) standby(t *testing.T) *stack.Postgres {
 	t.Helper()
-	dir := t.TempDir()
-	data := filepath.Join(dir, "data")
-	password := strings.Split(strings.TrimPrefix(r.postgres.URL("", ""), "postgres://postgres:"), "@")[0]
-	check(t, os.WriteFile(filepath.Join(dir, "password"), []byte(password), 0o600))
-	cmd := exec.Command(filepath.Join(r.postgres.BinDir(), "pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(r.postgres.Port()),
-		"-U", "postgres", "-D", data, "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("pg_basebackup: %v: %s", err, out)
-	}
-	owner := ownerOf(t, r.postgres.PID())
-	check(t, filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error { return errors.Join(err, os.Lchown(path, owner, -1)) }))
-	server, err := stack.StartPostgres(t.Context(), stack.PostgresOptions{BinDir: r.postgres.BinDir(), Dir: dir,
-		Settings: map[string]string{"synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "32MB"}})
+	server, err := r.postgres.Standby(t.Context(), filepath.Join(t.TempDir(), "standby"),
+		map[string]string{"synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "32MB"})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
@@ -47,28 +30,11 @@ func (r *rig) standby(t *testing.T) *stack.Postgres {
 	return server
 }
 
-// ownerOf is the user that a process runs as.
-func ownerOf(t *testing.T, pid int) int {
-	t.Helper()
-	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
-	if err != nil {
-		return os.Getuid() // no such file system: then nobody is root here either
-	}
-	return int(info.Sys().(*syscall.Stat_t).Uid)
-}
-
-// at runs statements on a server that is not the rig's.
-func at(t *testing.T, server *stack.Postgres, statements ...string) {
-	t.Helper()
-	other := &rig{urls: stack.DatabaseURLs{Superuser: server.URL("paidonce", "")}}
-	other.execute(t, statements...)
-}
-
 // promote kills the first server, makes the second one the first, and leads everybody to it.
 func (r *rig) promote(t *testing.T, server *stack.Postgres) {
 	t.Helper()
 	r.postgres.Kill()
-	at(t, server, "SELECT pg_promote(true, 30)")
+	check(t, server.Promote(t.Context()))
 	r.urls = stack.DatabaseURLs{Superuser: server.URL("paidonce", ""), Owner: server.URL("paidonce", "paidonce_owner"), Worker: server.URL("paidonce", "paidonce_worker")}
 	r.toLedger.Lead("127.0.0.1:" + strconv.Itoa(server.Port()))
 }
@@ -102,7 +68,7 @@ func TestFailover_WithoutTheLastClaims(t *testing.T) {
 	eventually(t, patience, "the standby has them", func(context.Context) (bool, error) {
 		return r.count(t, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()") == 1, nil
 	})
-	at(t, standby, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()") // the line between them is cut
+	check(t, standby.Unfollow(t.Context())) // the line between them is cut
 	eventually(t, patience, "it follows no more", func(context.Context) (bool, error) {
 		return r.count(t, "SELECT count(*) FROM pg_stat_replication") == 0, nil
 	})

@@ -50,10 +50,11 @@ func TestMain(m *testing.M) {
 
 // The details that a child may be given.
 const (
-	freezeBeforeSend = "freeze before the first send" // between the last look at the lease and the first byte
-	clockJumps       = "the clock jumps by hours"
-	tellTime         = "say what time it is"                                             // of a process whose clock is wrong (clock_test.go)
-	quickPartner     = "what was sent arrives within 2 s or never, and shows within 1 s" // true here, where nothing delays it
+	freezeBeforeSend   = "freeze before the first send" // between the last look at the lease and the first byte
+	freezeBeforeLookUp = "freeze before the first look-up, of a quick partner"
+	clockJumps         = "the clock jumps by hours"
+	tellTime           = "say what time it is"                                             // of a process whose clock is wrong (clock_test.go)
+	quickPartner       = "what was sent arrives within 2 s or never, and shows within 1 s" // true here, where nothing delays it
 )
 
 func prepare(detail string, say func(string)) (underfire.Around, error) {
@@ -70,18 +71,20 @@ func prepare(detail string, say func(string)) (underfire.Around, error) {
 	if detail == tellTime {
 		say(strconv.FormatInt(time.Now().Unix(), 10))
 	}
-	if detail == quickPartner {
+	if detail == quickPartner || detail == freezeBeforeLookUp {
 		around.Adapter = func(_ string, a bankclient.Adapter) bankclient.Adapter { return quick{a} }
 	}
-	if detail == freezeBeforeSend {
+	if detail == freezeBeforeSend || detail == freezeBeforeLookUp {
 		var once sync.Once
 		around.Bank = func(b worker.Bank) worker.Bank {
-			return freezing{b, func() {
-				once.Do(func() {
-					say("frozen")
-					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-					<-time.After(100 * time.Millisecond) // the signal may take a moment to reach this thread
-				})
+			return freezing{b, func(at string) {
+				if at == detail {
+					once.Do(func() {
+						say("frozen")
+						_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+						<-time.After(100 * time.Millisecond) // the signal may take a moment to reach this thread
+					})
+				}
 			}}
 		}
 	}
@@ -99,12 +102,17 @@ func (q quick) Profile() bankclient.Profile {
 
 type freezing struct {
 	worker.Bank
-	before func()
+	before func(detail string)
 }
 
 func (f freezing) Send(ctx context.Context, pr bankclient.Prepared) bankclient.Result {
-	f.before()
+	f.before(freezeBeforeSend)
 	return f.Bank.Send(ctx, pr)
+}
+
+func (f freezing) LookUp(ctx context.Context, pr bankclient.Prepared) bankclient.Finding {
+	f.before(freezeBeforeLookUp)
+	return f.Bank.LookUp(ctx, pr)
 }
 
 // setup says what a rig is made of; its zero value works.
