@@ -13,7 +13,7 @@ func (p *Partner) Send(ctx context.Context, pr Prepared) Result {
 	if err := p.Check(pr); err != nil {
 		return Result{Verdict: NotExecuted, Evidence: Evidence{Phase: PhaseNone.String(), Why: whyLocal}}
 	}
-	x := p.do(ctx, request{method: http.MethodPost, url: p.create, key: pr.PartnerKey, body: pr.Body})
+	x := p.do(ctx, request{method: http.MethodPost, url: p.create, key: pr.PartnerKey, body: pr.Body, inTime: pr.InTime})
 	r := p.judge(&pr, x)
 	p.delay(&r, x)
 	p.pool.put(x)

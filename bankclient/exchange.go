@@ -25,6 +25,9 @@ type exchange struct {
 	wrote     atomic.Bool   // the whole request was handed to the connection
 	begun     atomic.Bool   // its first byte was handed to the connection, if that is watched
 	early     atomic.Bool   // the answer lay there before the request was written: it is another request's
+	late      atomic.Bool   // inTime said no
+	inTime    func() bool   // nil = always
+	cancel    context.CancelFunc
 	conn      net.Conn
 	watched   *watched // nil over HTTP/2
 	reused    bool
@@ -58,6 +61,8 @@ func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	x.conn, x.reused = info.Conn, info.Reused
 	if x.watched = watchedOf(info.Conn); x.watched != nil {
 		x.watched.begin(x)
+	} else if x.isLate() {
+		x.cancel()
 	}
 	x.advance(PhaseConnected)
 }
@@ -82,6 +87,15 @@ func (x *exchange) gotFirstByte() {
 		x.early.Store(true)
 	}
 	x.advance(PhaseFirstByte)
+}
+
+// isLate says whether it is too late for the request to leave.
+func (x *exchange) isLate() bool {
+	if x.inTime == nil || x.inTime() {
+		return false
+	}
+	x.late.Store(true)
+	return true
 }
 
 // advance raises the phase and never lowers it; false if the exchange is sealed.
@@ -115,6 +129,7 @@ type request struct {
 	url    *url.URL
 	key    string // partner key, where a header carries it
 	body   []byte
+	inTime func() bool
 }
 
 // fixed are header values that every request shares; nobody writes to them.
@@ -159,7 +174,9 @@ func (p *pool) put(x *exchange) {
 	x.wrote.Store(false)
 	x.begun.Store(false)
 	x.early.Store(false)
+	x.late.Store(false)
 	x.conn, x.watched, x.reused, x.status, x.answer = nil, nil, false, 0, nil
+	x.inTime, x.cancel = nil, nil
 	x.body, x.elapsed = x.body[:0], 0
 	x.reader.Reset(nil)
 	p.free.Put(x)
@@ -173,9 +190,10 @@ func (p *Partner) do(ctx context.Context, rq request) *exchange {
 	defer cancel()
 	for {
 		x := p.pool.get()
+		x.inTime, x.cancel = rq.inTime, cancel
 		p.try(ctx, x, rq)
 		x.elapsed = p.cfg.Clock().Sub(start)
-		if x.err == nil || x.watched == nil || !x.watched.refused(x) || ctx.Err() != nil {
+		if x.err == nil || x.watched == nil || !x.watched.refused(x) || x.late.Load() || ctx.Err() != nil {
 			return x
 		} // else it is garbage: the transport may hold it still
 	}

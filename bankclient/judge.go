@@ -14,6 +14,7 @@ const (
 	whyNoConn      = "no connection"
 	whySecure      = "tls refused"
 	whyUnwritten   = "headers not written"
+	whyLate        = "too late to begin"
 	whyUnanswered  = "no answer to a request that was written"
 	whyCut         = "body cut short"
 	whyTooLarge    = "body too large"
@@ -111,6 +112,8 @@ func (p *Partner) judgeUnanswered(r *Result, x *exchange) {
 	phase := x.seal()
 	r.Evidence.Phase = phase.String()
 	switch {
+	case x.late.Load() && x.watched != nil && x.watched.refused(x):
+		r.Verdict, r.Evidence.Why = NotExecuted, whyLate
 	case phase == PhaseNone && secureFailure(x.err):
 		r.Verdict, r.Scope, r.Evidence.Why = NotExecuted, ScopePartner, whySecure
 	case phase == PhaseNone:

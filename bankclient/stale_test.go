@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/paidonce/paidonce/bankclient"
@@ -335,6 +336,45 @@ func TestA5_AnAnswerWithoutABodyLeavesNoConnectionBehind(t *testing.T) {
 			lost := verdicts["unknowntransport error"]
 			if verdicts[row.want]+lost != 2000 || lost > 100 || len(b.seen()) != 2000 || twice != 0 {
 				t.Errorf("%v, %d requests, %d of them on a connection with another; want %s 2000 times, each alone", verdicts, len(b.seen()), twice, row.want)
+			}
+		})
+	}
+}
+
+// TestInTime_NotAByteLeavesTooLate: it is asked when the connection stands and before the first byte, over plain connections and TLS, on new ones and
+// kept ones, and its no proves that nothing was sent.
+func TestInTime_NotAByteLeavesTooLate(t *testing.T) {
+	cert, roots := selfSigned(t)
+	for name, start := range map[string]func() (*bank, bankclient.Config){
+		"plain": func() (*bank, bankclient.Config) {
+			b := startBank(t, sayAgreeing)
+			c := config(b.URL)
+			c.EchoesKey = true
+			return b, c
+		},
+		"tls": func() (*bank, bankclient.Config) {
+			b := startTLSBank(t, &tls.Config{Certificates: []tls.Certificate{cert}}, sayAgreeing)
+			c := config(b.URL)
+			c.TLS = &tls.Config{RootCAs: roots}
+			return b, c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, c := start()
+			p := open(t, c, reference.New())
+			pr := prepare(t, p)
+			for _, want := range []struct {
+				inTime   bool
+				verdict  bankclient.Verdict
+				arrivals int
+			}{{false, notExecuted, 0}, {true, authorized, 1}, {false, notExecuted, 1}, {true, authorized, 2}} {
+				var asked atomic.Int64
+				pr.InTime = func() bool { asked.Add(1); return want.inTime }
+				r := p.Send(t.Context(), pr)
+				if r.Verdict != want.verdict || len(b.seen()) != want.arrivals || asked.Load() == 0 {
+					t.Errorf("in time %t: %s, %d arrivals, asked %d times; want %s, %d; %s", want.inTime, r.Verdict, len(b.seen()), asked.Load(), want.verdict,
+						want.arrivals, r.Evidence.JSON())
+				}
 			}
 		})
 	}

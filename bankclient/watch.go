@@ -24,8 +24,11 @@ type watched struct {
 	given atomic.Pointer[exchange]
 }
 
-// errSpent is what a spent connection refuses a write with. Not a byte of the request has left.
-var errSpent = errors.New("the connection is spent")
+// What a connection refuses a write with. Not a byte of the request has left.
+var (
+	errSpent = errors.New("the connection is spent")
+	errLate  = errors.New("too late to begin")
+)
 
 // States of a watched connection. Only bytes that are read in watchAsked lead to watchAnswered.
 const (
@@ -36,12 +39,19 @@ const (
 
 func (w *watched) Write(b []byte) (int, error) {
 	if w.state.Load() == watchIdle {
-		if w.spent.Load() || !w.fit.Swap(false) {
+		x, err := w.given.Load(), error(nil)
+		switch {
+		case w.spent.Load() || !w.fit.Swap(false):
+			err = errSpent
+		case x.isLate():
+			err = errLate
+		}
+		if err != nil {
 			w.spend()
 			_ = w.Conn.Close() // nobody uses it again; its error adds nothing
-			return 0, errSpent
+			return 0, err
 		}
-		w.given.Load().begun.Store(true)
+		x.begun.Store(true)
 		w.state.Store(watchAsked) // before the bytes leave, so that no answer can overtake it
 	}
 	return w.Conn.Write(b)

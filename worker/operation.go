@@ -40,6 +40,7 @@ type operation struct {
 	now       time.Time     // the database's clock at the claim
 	at        time.Duration // our clock when it was last read for this operation: before and after every exchange
 	deadline  atomic.Int64  // our clock at the end of the lease
+	spare     time.Duration // of the lease, beyond a call of full length and its record, at that reading
 }
 
 func (op *operation) leaseLeft(now time.Duration) time.Duration {

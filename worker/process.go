@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/paidonce/paidonce/bankclient"
@@ -239,7 +240,21 @@ func (w *Worker) mayNotStart(op *operation) bool {
 	if op.attempted() { // counted from the attempt too, whatever was renewed since: the fold relies on it
 		left = min(left, w.opts.Lease-op.dbNow().Sub(op.attempts[len(op.attempts)-1].At))
 	}
-	return w.flight.isStopping() || left < op.partner.timeout+w.opts.RecordMargin
+	op.spare = left - op.partner.timeout - w.opts.RecordMargin
+	return w.flight.isStopping() || op.spare < 0
+}
+
+// inTime says of a call that starts now whether its first byte may still leave: the call's own time is not over, and no more time that it did not
+// notice (its machine was suspended) has gone by than the lease can spare.
+func (w *Worker) inTime(op *operation) func() bool {
+	began, start, timeout, spare, notAfter := op.at, time.Now(), op.partner.timeout, op.spare, time.Duration(math.MaxInt64)
+	if !op.job.NotAfter.IsZero() {
+		notAfter = op.job.NotAfter.Sub(op.dbNow())
+	}
+	return func() bool {
+		noticed, gone := time.Since(start), w.clock()-began
+		return noticed <= timeout && gone-noticed <= spare && gone < notAfter
+	}
 }
 
 // notStarted hands the claim back: nothing left us under it.
@@ -255,7 +270,9 @@ func (w *Worker) notStarted(op *operation) bool {
 // send makes the one call. It runs on a context that the stop signal does not end.
 func (w *Worker) send(op *operation) bankclient.Result {
 	started := op.at
+	op.prepared.InTime = w.inTime(op)
 	said := op.partner.bank.Send(w.life, op.prepared)
+	op.prepared.InTime = nil
 	op.at = w.clock()
 	op.partner.gate.Report(said)
 	w.metrics.called(op.partner.id, said.Verdict, op.at-started)
