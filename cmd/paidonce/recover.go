@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +31,7 @@ type recoveryRow struct {
 
 func (s *session) recover() *cobra.Command {
 	var c *change
-	var dryRun, force, settled bool
+	var dryRun, force, settled, asOwner bool
 	var redo time.Duration
 	command := &cobra.Command{
 		Use:   "recover",
@@ -38,7 +39,8 @@ func (s *session) recover() *cobra.Command {
 		Long: "After a failover or a restore, claims that were committed may be missing, and would look as if they never were. Recover puts\n" +
 			"every unfinished operation in doubt, so that the partner is asked before anything is sent, and then lets claims go on.\n" +
 			"Operations may be missing whose jobs were acknowledged: the broker delivers again what it has stored within --redo.\n" +
-			"Needs the owner's role in the database. Does nothing while the ledger is where it remembers to be, unless forced.\n\n" +
+			"Needs the owner's login in the database and an operator's token: the log names the person. Where what was restored knows no token of\n" +
+			"anybody here, --as-owner does without. Does nothing while the ledger is where it remembers to be, unless forced.\n\n" +
 			"A source may repeat a withdrawal that was lost. A key of version 7 tells when it was made; every other key is asked after\n" +
 			"from then on, which takes longer, and parks where a partner has no reliable look-up, until --settled: you have asked every\n" +
 			"source, and none will repeat what it ordered before the recovery.",
@@ -52,9 +54,9 @@ func (s *session) recover() *cobra.Command {
 			}
 			return s.openDesk(ctx, func(d *desk) error {
 				if settled {
-					return s.settle(ctx, d, c, dryRun)
+					return s.settle(ctx, d, c, dryRun, asOwner)
 				}
-				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, Force: force, Redo: redo.String(), redo: redo})
+				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, asOwner: asOwner, Force: force, Redo: redo.String(), redo: redo})
 			})
 		}),
 	}
@@ -62,6 +64,7 @@ func (s *session) recover() *cobra.Command {
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "show where the ledger remembers to be and where it is, and change nothing")
 	command.Flags().BoolVar(&force, "force", false, "also when the database is found where it was, as after a disk's snapshot was put back")
 	command.Flags().BoolVar(&settled, "settled", false, "no source will repeat what was lost: believe keys that tell no time again")
+	command.Flags().BoolVar(&asOwner, "as-owner", false, "without an operator's token, in the name of the owner's login alone")
 	command.Flags().DurationVar(&redo, "redo", queue.RedoWindow, "how far back jobs are delivered again; longer than what may be lost, 0 = none")
 	command.MarkFlagsMutuallyExclusive("settled", "force")
 	command.MarkFlagsMutuallyExclusive("settled", "redo")
@@ -70,10 +73,26 @@ func (s *session) recover() *cobra.Command {
 
 // recoveryOptions are the flags of recover.
 type recoveryOptions struct {
-	Force  bool   `json:"force,omitzero"`
-	Redo   string `json:"redo"`
-	dryRun bool
-	redo   time.Duration
+	Force           bool   `json:"force,omitzero"`
+	Redo            string `json:"redo"`
+	dryRun, asOwner bool
+	redo            time.Duration
+}
+
+// recoveredBy is who recovers: somebody with the login of the ledger's owner, in the name of an operator where one is known.
+func (s *session) recoveredBy(ctx context.Context, d *desk, asOwner bool) (operate.Operator, error) {
+	owner, err := d.Owner(ctx)
+	if err != nil || asOwner {
+		return owner, err
+	}
+	by, err := s.identify(ctx, d)
+	if errors.Is(err, operate.ErrNoOperators) {
+		return owner, nil
+	}
+	if cli.CodeOf(err) == cli.NotAllowed {
+		err = fmt.Errorf("%w; where what was restored knows no token of anybody here: --as-owner", err)
+	}
+	return by, err
 }
 
 func (s *session) recoverLedger(ctx context.Context, d *desk, c *change, o recoveryOptions) error {
@@ -87,13 +106,16 @@ func (s *session) recoverLedger(ctx context.Context, d *desk, c *change, o recov
 	case !id.Moved() && !o.Force:
 		s.say("the ledger is where it remembers to be: nothing to recover")
 	case !o.dryRun:
-		if d.by, err = d.Owner(ctx); err != nil {
+		if d.by, err = s.recoveredBy(ctx, d, o.asOwner); err != nil {
 			return err
 		}
-		_, err := d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover", By: operate.RoleAdmin, On: "system " + id.FoundSystem, What: o,
+		done, err := d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover", By: operate.RoleOperator, On: "system " + id.FoundSystem, What: o,
 			Does: func(ctx context.Context, by operate.Operator) (string, error) {
 				return s.recoverNow(ctx, d, c.reason, by.Name, o, &row)
 			}}))
+		if done.Outcome == operate.OutcomePartial { // not 75: the same command without --force would find nothing to do, and end well
+			return errors.Join(s.showRecovery(row), cli.Exit(cli.Partial, err))
+		}
 		if err != nil {
 			return err
 		}
@@ -146,7 +168,7 @@ func (s *session) recoverNow(ctx context.Context, d *desk, reason, by string, o 
 }
 
 // settle ends the doubt about keys that tell no time.
-func (s *session) settle(ctx context.Context, d *desk, c *change, dryRun bool) error {
+func (s *session) settle(ctx context.Context, d *desk, c *change, dryRun, asOwner bool) error {
 	id, err := d.ledger.Identity(ctx)
 	switch {
 	case err != nil:
@@ -158,10 +180,10 @@ func (s *session) settle(ctx context.Context, d *desk, c *change, dryRun bool) e
 		s.say("keys that tell no time are asked after because of what may be lost since " + cli.Time(id.LostSince))
 		return nil
 	}
-	if d.by, err = d.Owner(ctx); err != nil {
+	if d.by, err = s.recoveredBy(ctx, d, asOwner); err != nil {
 		return err
 	}
-	_, err = d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover_settled", By: operate.RoleAdmin, On: "system " + id.FoundSystem,
+	_, err = d.Do(ctx, c.request(d.by, operate.Plain{Act: "recover_settled", By: operate.RoleOperator, On: "system " + id.FoundSystem,
 		What: map[string]string{"lost_since": cli.Time(id.LostSince)}, Does: func(ctx context.Context, _ operate.Operator) (string, error) {
 			_, err := d.ledger.Settle(ctx)
 			return operate.OutcomeDone, err

@@ -31,7 +31,7 @@ func accesses() map[string]access {
 		"worker": {}, "gateway": {args: "--set sources.wallet.token_file=TOKEN"}, "run": {args: "--with worker"},
 		"enqueue": {args: "--source wallet --route gbp-fps --debtor-account a --amount 1.00 --currency GBP --name N --iban " + canaryIBAN + " --dry-run"},
 		// Under the database's owner or a reader, whose rights the database knows.
-		"migrate up": {args: "--dry-run --no-nats"}, "migrate status": {args: "--no-nats"}, "recover": {args: "--dry-run"},
+		"migrate up": {args: "--dry-run --no-nats"}, "migrate status": {args: "--no-nats"}, "recover": {args: "--dry-run"}, // in earnest: TestJourneyOfARecovery
 		// Looking.
 		"ops list": {}, "ops show": {args: "OPEN"}, "ops explain": {args: "OPEN"}, "dead list": {}, "dead show": {args: "DEAD"}, "events tail": {args: "--all --follow=false"},
 		"operators list": {}, "proposals list": {}, "proposals show": {args: "PROPOSAL"}, "audit list": {}, "partners": {}, "prove": {args: "--patience 50ms", code: cli.Failure}, // what a test has put there no bank has
