@@ -21,6 +21,7 @@ type memory struct {
 	ops         map[uuid.UUID]*row
 	pauses      map[string]string // "scope/name" to reason
 	doubtBefore time.Time
+	lostSince   time.Time // what may have been lost begins here; zero = it is settled
 	nextID      int64
 	tokens      uint64
 	strays      map[uuid.UUID]bool // keys with evidence and no operation
@@ -46,7 +47,7 @@ type row struct {
 	dueAt                           time.Time // zero = no row in due
 	duePartner                      string
 	partner, credential, partnerKey string
-	transferID, code                string
+	transferID, code, stopped       string
 	attempts                        []ledger.Attempt
 	facts                           []ledger.Fact
 	factKeys                        map[factKey]bool
@@ -92,17 +93,24 @@ func (r *row) put(s ledger.State) {
 	r.states = append(r.states, s)
 }
 
-// madeBefore reports whether a key says of itself that it was made before a recovery.
-func (m *memory) madeBefore(key uuid.UUID) bool {
+// mayBeLost reports whether a key does not exclude that it was made before a recovery: it says so, or nothing that can be believed.
+func (m *memory) mayBeLost(key uuid.UUID) bool {
 	seconds, nanos := key.Time().UnixTime()
-	return key.Version() == 7 && time.Unix(seconds, nanos).Before(m.doubtBefore)
+	told := time.Unix(seconds, nanos)
+	switch {
+	case m.doubtBefore.IsZero():
+		return false
+	case key.Version() == 7 && !told.After(m.now().Add(time.Minute)):
+		return told.Before(m.doubtBefore)
+	}
+	return !m.lostSince.IsZero()
 }
 
 func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	now := m.now()
 	paused := m.paused(w.Intention.Partner, w.Route, w.Source)
 	start := !paused && !w.NotBefore.After(now) && (w.NotAfter.IsZero() || w.NotAfter.After(now))
-	doubt := w.PublishedAt.Before(m.doubtBefore) || m.madeBefore(w.Key) || m.strays[w.Key] // never published counts as long ago
+	doubt := w.PublishedAt.Before(m.doubtBefore) || m.mayBeLost(w.Key) || m.strays[w.Key] // never published counts as long ago
 	r, known := m.ops[w.Key]
 	if w.Refused {
 		return m.judgeRefused(w, now, doubt)
@@ -152,6 +160,9 @@ func (m *memory) insert(w ledger.Wish, token uuid.UUID, now time.Time, paused, s
 	m.ops[w.Key] = r
 	if doubt {
 		r.firstSent = earlier(either(w.PublishedAt, now), now)
+		if m.mayBeLost(w.Key) && !m.lostSince.IsZero() {
+			r.firstSent = earlier(r.firstSent, m.lostSince)
+		}
 	}
 	r.dueAt = now
 	switch {
@@ -229,6 +240,9 @@ func (m *memory) commitAttempt(s ledger.Resend) ledger.AttemptAnswer {
 	r, in := m.holds(s.Claim), s.Intention
 	if r == nil {
 		return ledger.AttemptFenced
+	}
+	if r.stopped != "" && !slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return a.Token == s.Claim.Token }) {
+		return ledger.AttemptStopped
 	}
 	same := (r.partner == "" || r.partner == in.Partner) && (r.partnerKey == "" || r.partnerKey == in.PartnerKey)
 	for _, a := range r.attempts {
@@ -462,7 +476,7 @@ func (m *memory) claimDue(partner string, limit int, token uuid.UUID) []ledger.W
 func (m *memory) work(r *row, before ledger.State, unobserved int16, paused bool, now time.Time) ledger.Work {
 	w := ledger.Work{Claim: ledger.Claim{OperationID: r.id, Key: r.wish.Key, Token: r.token, Fence: r.fence}, State: before, Source: r.wish.Source,
 		Route: r.wish.Route, Payload: r.wish.Payload, Fingerprint: r.wish.Fingerprint, TraceParent: r.wish.TraceParent, Pinned: r.partner, PartnerKey: r.partnerKey, Epoch: r.epoch,
-		InDoubt: r.inDoubt, Paused: paused, FirstSentAt: r.firstSent, UnobservedClaims: unobserved, Attempts: slices.Clone(r.attempts),
+		InDoubt: r.inDoubt, Paused: paused, FirstSentAt: r.firstSent, UnobservedClaims: unobserved, Stopped: r.stopped, Attempts: slices.Clone(r.attempts),
 		Facts: slices.Clone(r.facts), CreatedAt: r.created, Now: now}
 	return w
 }
