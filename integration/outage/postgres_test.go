@@ -2,6 +2,8 @@ package outage
 
 import (
 	"context"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,15 +62,30 @@ func TestC10_PostgresCrashesAgainAndAgain(t *testing.T) {
 	r.noDeadLettersBut(t, r.prove(t).Dead)
 }
 
+// says counts how often the workers' log names something.
+func (r *rig) says(t *testing.T, what string) int {
+	t.Helper()
+	text, err := os.ReadFile(r.log.Name())
+	check(t, err)
+	return strings.Count(string(text), what)
+}
+
+// struck waits until the workers have met an error of the database: an outage that nobody has met shows nothing.
+func (r *rig) struck(t *testing.T, code string, more int) {
+	t.Helper()
+	eventually(t, patience, "the workers meet "+code, func(context.Context) (bool, error) { return r.says(t, code) > more, nil })
+}
+
 func TestD1_BackendsAreTerminatedUnderLoad(t *testing.T) {
 	r := newRig(t, setup{bank: hostile()})
 	r.start(t, "", nil)
 	r.start(t, "", nil)
 	end := r.loading(t)
-	for range 20 {
+	for n := 0; n < 20 || n < 1000 && r.says(t, "57P01") == 0; n++ { // until one of them was in the middle of something
 		awhile(100 * time.Millisecond)
 		r.execute(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'paidonce_worker'")
 	}
+	r.struck(t, "57P01", 0)
 	end()
 	r.noDeadLettersBut(t, r.prove(t).Dead)
 }
@@ -80,23 +97,31 @@ func TestPostgres_ReadOnlyForAWhile(t *testing.T) {
 	awhile(time.Second)
 	r.execute(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
 	awhile(2 * time.Second)
+	r.struck(t, "25006", 0)
 	r.execute(t, "ALTER SYSTEM SET default_transaction_read_only = off", "SELECT pg_reload_conf()")
 	end()
 	r.noDeadLettersBut(t, r.prove(t).Dead)
 }
 
-// TestPostgres_DiskFull has each table in turn answer 53100, as a full disk does: claims, attempts and records, each on its own.
+// TestPostgres_DiskFull has each table in turn answer 53100, as a full disk does, to what is inserted and to what is changed: claims, attempts and
+// records, each on its own.
 func TestPostgres_DiskFull(t *testing.T) {
 	r := newRig(t, setup{bank: hostile()})
 	r.execute(t, `CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)
+		RAISE EXCEPTION 'could not extend file of %: No space left on device', TG_TABLE_NAME USING ERRCODE = '53100'; END $$`)
 	r.start(t, "", nil)
 	end := r.loading(t)
-	for _, table := range []string{"operations", "attempts", "observations", "outbox", "entries"} {
+	for _, full := range []struct{ table, on string }{
+		{"operations", "INSERT OR UPDATE"}, {"operations", "UPDATE"}, {"due", "INSERT OR UPDATE"}, {"attempts", "INSERT OR UPDATE"},
+		{"observations", "INSERT OR UPDATE"}, {"outbox", "INSERT OR UPDATE"}, {"entries", "INSERT OR UPDATE"},
+	} {
 		awhile(300 * time.Millisecond)
-		r.execute(t, "CREATE TRIGGER full_disk BEFORE INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION no_space()")
-		awhile(700 * time.Millisecond)
-		r.execute(t, "DROP TRIGGER full_disk ON "+table)
+		refusal := "could not extend file of " + full.table + ": No space left on device (SQLSTATE 53100)"
+		met := r.says(t, refusal)
+		r.execute(t, "CREATE TRIGGER full_disk BEFORE "+full.on+" ON "+full.table+" FOR EACH STATEMENT EXECUTE FUNCTION no_space()")
+		awhile(500 * time.Millisecond)
+		r.struck(t, refusal, met)
+		r.execute(t, "DROP TRIGGER full_disk ON "+full.table)
 	}
 	end()
 	r.noDeadLettersBut(t, r.prove(t).Dead)
