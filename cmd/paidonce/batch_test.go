@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/paidonce/paidonce/bankclient/banksim"
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/integration/stack"
 )
@@ -112,6 +113,7 @@ func TestJourneyOfABatch(t *testing.T) {
 		t.Errorf("status %+v", status)
 	}
 	i.reportsOfABatch(dir)
+	i.refusedRow(dir)
 	i.heldRun(dir)
 	i.expiresWhileHeld(dir)
 	wantCode(t, i.batch("olga", "pause", runKey, "--reason", "late"), cli.OK, "paused")
@@ -128,6 +130,30 @@ func TestJourneyOfABatch(t *testing.T) {
 	}
 	i.lacksNoRight()
 	i.showsNoCanary()
+}
+
+// refusedRow: a run of which the bank refuses one row is shown as any other, and whatever shows it ends with code 6.
+func (i *installation) refusedRow(dir string) {
+	t := i.t
+	t.Helper()
+	if _, err := i.bank.SetFault(banksim.Fault{Name: "reject", Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	file := i.write(dir, "refused.csv", strings.ReplaceAll(payroll[:strings.Index(payroll, "e-3")], "0,GBP", "3,GBP"))
+	wantCode(t, i.batch("olga", "submit", file, "--run", "refused", "--reason", "bonus", "--source", "wallet", "--route", "gbp-fps"), cli.OK)
+	const says = "1 of 2 rows are rejected or parked"
+	wantCode(t, i.batch("", "status", "refused", "--follow"), cli.Partial, says, "authorized", "rejected")
+	wantCode(t, i.batch("", "status", "refused", "--rows", "--follow", "-o", "jsonl"), cli.Partial, says, `"state":"authorized"`, `"reason":"account_closed"`)
+	wantCode(t, i.batch("", "status", "refused", "-o", "json"), cli.Partial, says, `"finished": 2`)
+	for _, format := range []string{"table", "json", "jsonl", "csv"} {
+		wantCode(t, i.batch("", "status", "refused", "--rows", "-o", format), cli.Partial, says, "account_closed")
+	}
+	wantCode(t, i.batch("", "status", "refused", "--rows", "--state", "authorized", "-o", "csv"), cli.Partial, says, ",authorized,")
+	wantCode(t, i.batch("olga", "report", "refused", "--reason", "reconciliation"), cli.Partial, says, `"account_closed"`, `"authorized"`)
+	wantCode(t, i.batch("olga", "report", "refused", "--reason", "reconciliation", "--out", filepath.Join(dir, "refused-report.csv")), cli.Partial, says)
+	if text, err := os.ReadFile(filepath.Join(dir, "refused-report.csv")); err != nil || !strings.Contains(string(text), `"account_closed"`) {
+		t.Errorf("the report is whole all the same: %v\n%s", err, text)
+	}
 }
 
 // heldRun: what is neither under way nor in doubt of a paused run is not paid when another pause ends, and is when the run is resumed.
