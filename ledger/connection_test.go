@@ -235,6 +235,38 @@ func TestD2_AFrozenClientHoldsNoLocks(t *testing.T) {
 			t.Errorf("%s of the worker's role: %q, err %v; want %s", setting, got, err, want)
 		}
 	}
+	w := newWish()
+	w.NotBefore = time.Now().Add(time.Hour)
+	wantAnswer(t, db.Ledger, w, ledger.Scheduled)
+	w.NotBefore = time.Time{}
+
+	// What the role is set to, sooner, for connections to this database from now on.
+	person := connect(t, db.urls.Superuser)
+	if _, err := person.Exec(context.Background(), `DO $$ BEGIN
+		EXECUTE format('ALTER ROLE paidonce_worker IN DATABASE %I SET idle_in_transaction_session_timeout = ''300ms''', current_database()); END $$`); err != nil {
+		t.Fatal(err)
+	}
+	frozen := connect(t, db.urls.Worker)
+	if _, err := frozen.Exec(context.Background(), `BEGIN`); err != nil {
+		t.Fatal(err)
+	}
+	if n := countAs(t, frozen, `SELECT count(*) FROM (SELECT FROM operations WHERE key = '`+w.Key.String()+`' FOR UPDATE) AS locked`); n != 1 {
+		t.Fatalf("%d rows are locked, want 1", n)
+	}
+	// It says nothing more. The claim waits for the row, and is tried again as a worker would if that is over first.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	a := db.Claim(ctx, []ledger.Wish{w})[0]
+	for a.Err != nil && ctx.Err() == nil {
+		a = db.Claim(ctx, []ledger.Wish{w})[0]
+	}
+	if a.Err != nil || a.Answer != ledger.Claimed {
+		t.Errorf("claim %+v beside a client that is frozen", a)
+	}
+	var ended *pgconn.PgError
+	if _, err := frozen.Exec(context.Background(), `COMMIT`); !errors.As(err, &ended) || ended.Code != "25P03" {
+		t.Errorf("the frozen one commits: %v, want that its session was ended", err)
+	}
 }
 
 func TestD7_APoolOfOneServesTwentyWorkers(t *testing.T) {
