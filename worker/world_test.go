@@ -62,6 +62,7 @@ func TestSuiteInVirtualTime(t *testing.T) {
 
 func (w *world) Ledger() worker.Ledger { return w.led }
 func (w *world) PartnerID() string     { return "fake" }
+func (w *world) Upgrade()              { w.client.Renderer++ }
 
 func (w *world) Partner() worker.Partner {
 	client := w.client

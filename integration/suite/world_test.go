@@ -160,6 +160,7 @@ SELECT o.key, (SELECT count(*) FROM attempts n WHERE n.operation_id = o.id) FROM
 
 func (w *world) Ledger() worker.Ledger { return w.led }
 func (w *world) PartnerID() string     { return partnerID }
+func (w *world) Upgrade()              { w.adapter = extended{w.adapter} }
 
 // Patience covers sends in doubt that are a second apart until the fifth parks, under load.
 func (w *world) Patience() time.Duration { return 2 * time.Minute }

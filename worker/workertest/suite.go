@@ -25,7 +25,7 @@ func RunSuite(t *testing.T, run func(t *testing.T, scenario func(t *testing.T, w
 		{"A1_FiftyDeliveriesTwoProcessesOnePost", racingDeliveries},
 		{"A2_AttemptCommittedBeforeEverySend", attemptBeforeSend},
 		{"A3_LostReplyIsUnknownNotFailed", endsWith(ledger.StateAuthorized, 1, LostReply)},
-		{"A7_OnePartnerKeyThroughRedeliveriesReplaysAndRestart", onePartnerKey},
+		{"A7_OnePartnerKeyThroughRedeliveriesReplaysRestartAndUpgrade", onePartnerKey},
 		{"A8_AnswerAfterTimeoutIsAdopted", endsWith(ledger.StateAuthorized, 1, LateBooking)},
 		{"B8_KilledAtEveryStep_CalmBank", killedAtEveryStep()},
 		{"B8_KilledAtEveryStep_LostReply", killedAtEveryStep(LostReply)},
@@ -216,12 +216,16 @@ func onePartnerKey(t *testing.T, world World) {
 		publish(first, payload)
 	}
 	stopClean(t, first)
+	world.Upgrade()
 	second := Start(t, world, nil)
 	defer stopClean(t, second)
 	for range 2 {
 		publish(second, payload)
 	}
-	AwaitEnd(t, world, key)
+	o := AwaitEnd(t, world, key)
+	if hashes := slices.Compact(o.BodyHashes); o.State != ledger.StateAuthorized || len(hashes) != 1 {
+		t.Errorf("%s, sent with body hashes %x, want authorized and one", o, hashes)
+	}
 	sent := world.Sent(key)
 	if len(sent) < 3 {
 		t.Errorf("the bank saw %d requests, want several", len(sent))

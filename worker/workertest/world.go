@@ -68,6 +68,7 @@ type World interface {
 	Resume()                    // a person resumes the partner
 	Patience() time.Duration    // within which everything unfinished ends or parks
 	PartnerID() string
+	Upgrade() // processes that start from now on are of a later version: they render new operations in another way
 }
 
 // Sampler is a World in real time, where each kill costs a lease: it chooses among the steps of a life. None means all.
