@@ -58,9 +58,20 @@ type Explanation struct {
 	Facts       []Fact
 	Entries     []Entry
 	Unpublished []string // types of events not published yet
-	Paused      []Pause  // that cover the operation now
+	Outbox      []Outgoing
+	Paused      []Pause // that cover the operation now
 	Now         time.Time
 }
+
+// Outgoing is an event that is in the outbox still.
+type Outgoing struct {
+	ID   string
+	Type string
+	At   time.Time
+}
+
+// EventID names an event of a key, in the outbox and as the message id in the stream; fence counts for one that can happen again.
+func EventID(key uuid.UUID, kind string, fence int32) string { return eventID(key, kind, fence) }
 
 const summaryColumns = `o.key, o.source, o.route, o.state, o.in_doubt, CASE WHEN o.held THEN o.code ELSE '' END, coalesce(o.partner, ''),
 	o.debtor_account, o.amount_minor, o.currency, coalesce(o.transfer_id, ''), CASE WHEN o.held THEN '' ELSE coalesce(o.code, '') END,
@@ -108,9 +119,17 @@ func queueRest(b *pgx.Batch, id int64, e *Explanation) {
 			e.Entries, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Entry])
 			return err
 		})
-	b.Queue(`SELECT type::text FROM outbox WHERE operation_id = $1 ORDER BY id`, id).Query(func(rows pgx.Rows) (err error) {
-		e.Unpublished, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
+	b.Queue(`SELECT type::text, fence, at FROM outbox WHERE operation_id = $1 ORDER BY id`, id).Query(func(rows pgx.Rows) (err error) {
+		for rows.Next() {
+			var w Outgoing
+			var fence int32
+			if err := rows.Scan(&w.Type, &fence, &w.At); err != nil {
+				return err
+			}
+			w.ID = EventID(e.Key, w.Type, fence)
+			e.Outbox, e.Unpublished = append(e.Outbox, w), append(e.Unpublished, w.Type)
+		}
+		return rows.Err()
 	})
 	b.Queue(`SELECT body, coalesce(traceparent, ''), published_at FROM payloads WHERE operation_id = $1`, id).Query(func(rows pgx.Rows) error {
 		for rows.Next() {

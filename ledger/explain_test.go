@@ -54,6 +54,9 @@ func TestExplain_EveryField(t *testing.T) {
 	if fact.Kind != "verdict" || fact.Verdict != "unknown" || fact.Code != "timeout" || fact.Fence != 1 || string(fact.Evidence) != `{"phase": "wrote_request"}` || len(e.Facts) != 1 {
 		t.Errorf("facts %+v", e.Facts)
 	}
+	if len(e.Outbox) != 1 || e.Outbox[0].ID != w.Key.String()+".parked.1" || e.Outbox[0].At.Before(e.CreatedAt) || e.Outbox[0].Type != "parked" {
+		t.Errorf("outbox %+v", e.Outbox)
+	}
 	if !slices.Equal(e.Unpublished, []string{"parked"}) || len(e.Entries) != 0 || len(e.Paused) != 1 || e.Paused[0].Name != "wallet" {
 		t.Errorf("events %v, entries %v, pauses %v", e.Unpublished, e.Entries, e.Paused)
 	}

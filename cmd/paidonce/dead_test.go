@@ -77,8 +77,30 @@ func TestJourneyOfDeadLetters(t *testing.T) {
 	i.readsWithoutPostgres()
 	i.replaysOnce(stop)
 	i.correctsOnce()
+	i.tellsOfBothKeys()
 
 	i.showsNoCanary()
+}
+
+// tellsOfBothKeys: the story of a key names what replaced it and what it replaces, and its job once more where it was published again.
+func (i *installation) tellsOfBothKeys() {
+	t := i.t
+	t.Helper()
+	old := decoded[explanationRow](t, i.okAs("vera", "ops", "explain", deadKey(4), "-o", "json"))
+	if old.NewKey == "" || old.OldKey != "" {
+		t.Fatalf("the corrected key: %+v", old)
+	}
+	made := decoded[explanationRow](t, i.okAs("vera", "ops", "explain", old.NewKey, "-o", "json"))
+	if made.OldKey != deadKey(4) || made.NewKey != "" {
+		t.Errorf("the new key: %+v", made)
+	}
+	has(t, i.okAs("vera", "ops", "explain", deadKey(4)), "olga: dead letter 4 is replaced by "+old.NewKey+", and this key is closed", "(`paidonce ops explain "+old.NewKey+"`)",
+		"4: a job under this key was refused", deadKey(4)+".cancelled published: message ")
+	has(t, i.okAs("vera", "ops", "explain", old.NewKey), "made in place of dead letter 4 of "+deadKey(4), "(`paidonce ops explain "+deadKey(4)+"`)",
+		"what was decided about", "is message 9 of the stream of jobs")
+	has(t, i.okAs("vera", "ops", "explain", deadKey(1)), "message 1 of the stream of jobs, as "+deadKey(1)+"; delivered, and ", "olga had dead letter 1 published again, as "+deadKey(1)+":r1",
+		"what was decided about dead letter 1 is message 6 of the stream of jobs", "replay 1 of the job: message 6 of the stream of jobs, as "+deadKey(1)+":r1", deadKey(1)+".authorized published: message ")
+	has(t, i.okAs("vera", "ops", "explain", deadKey(5)), "oscar decided that dead letter 5 is not replayed (the customer withdrew it)")
 }
 
 // showsWhoIsPaid: whoever is to agree to a correction sees what was and what would be, masked, and whole once the log says so.

@@ -32,6 +32,7 @@ func newOffice(t *testing.T) *office {
 	o.write(dir, "token", canaryToken+"\n")
 	o.config = o.write(dir, "paidonce.yaml", fmt.Sprintf(`
 database: { url: %q, max_conns: 4 }
+nats: { url: "nats://127.0.0.1:1" }
 partners:
   northbank: { adapter: reference, base_url: "http://127.0.0.1:1", credential_id: "2026-11", token_file: %q, timeout: 5s, max_in_flight: 32 }
 routes:
@@ -57,6 +58,18 @@ func openLedger(t *testing.T, url string) *ledger.Ledger {
 // operation records one that was claimed, and leaves it as the record says.
 func (o *office) operation(record func(ledger.Claim) ledger.Record) string {
 	o.t.Helper()
+	claim := o.claim()
+	if result := o.worker.Record(o.t.Context(), []ledger.Record{record(claim.Claim)})[0]; result.Answer != ledger.Recorded {
+		o.t.Fatalf("%+v", result)
+	}
+	return claim.Claim.Key.String()
+}
+
+// claimed leaves one that a worker is at.
+func (o *office) claimed() string { return o.claim().Claim.Key.String() }
+
+func (o *office) claim() ledger.ClaimAnswer {
+	o.t.Helper()
 	key := uuid.Must(uuid.NewV7())
 	claim := o.worker.Claim(o.t.Context(), []ledger.Wish{{
 		Key: key, Fingerprint: ledger.Fingerprint{Version: 1, Sum: sha256.Sum256(key[:])}, Source: "wallet", Route: "gbp-fps", DebtorAccount: canaryAccount,
@@ -68,10 +81,7 @@ func (o *office) operation(record func(ledger.Claim) ledger.Record) string {
 	if claim.Answer != ledger.Claimed {
 		o.t.Fatalf("%+v", claim)
 	}
-	if result := o.worker.Record(o.t.Context(), []ledger.Record{record(claim.Claim)})[0]; result.Answer != ledger.Recorded {
-		o.t.Fatalf("%+v", result)
-	}
-	return key.String()
+	return claim
 }
 
 // inDoubt parks an operation of which a look-up found nothing.

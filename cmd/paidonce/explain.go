@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -38,6 +39,11 @@ type explanationRow struct {
 	Facts       []factRow      `json:"observations"`
 	Entries     []entryRow     `json:"entries"`
 	Unpublished []string       `json:"unpublished_events,omitempty"`
+	Events      []eventRow     `json:"events"`
+	Jobs        []jobRow       `json:"jobs"` // that the stream holds
+	NotLooked   string         `json:"streams_not_looked_at,omitempty"`
+	OldKey      string         `json:"correction_of,omitempty"`
+	NewKey      string         `json:"corrected_by,omitempty"`
 	Paused      []ledger.Pause `json:"paused,omitempty"`
 	PayloadKept bool           `json:"payload_kept"`
 	ReadAt      string         `json:"read_at"`
@@ -79,8 +85,10 @@ func (s *session) opsExplain() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain KEY",
 		Short: "Tell everything known of one operation in words: what happened, what is not known, what may be done next",
-		Long: "Tells everything known of one operation in the order it happened: job, attempts with how far each got, look-ups, late news, entries,\n" +
-			"decisions, what the desk did; then what is known, what is not, and the exact commands of what may be done next.",
+		Long: "Tells everything known of one operation in the order it happened: jobs and how far each has come at the broker, attempts with how far each got,\n" +
+			"the leases of their claims, look-ups, late news, entries, decisions, events and where they are, what the desk did, its dead letters; then what is\n" +
+			"known, what is not, and the exact commands of what may be done next. The ledger tells; the broker is asked for at most 3 s for what lies in its\n" +
+			"streams, and when it is away that is said.",
 		Example: "  paidonce ops explain 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11\n" +
 			"  paidonce ops explain 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11 -o json",
 		Args: exactly(1, "one operation key"),
@@ -98,6 +106,8 @@ func (s *session) opsExplain() *cobra.Command {
 				if tale.run, tale.row, err = rowOf(ctx, d, e.Key); err != nil {
 					return err
 				}
+				tale.lease = d.settings.Worker.Lease
+				s.look(ctx, d.settings, tale)
 				return s.printExplanation(tale)
 			})
 		}),
@@ -154,6 +164,13 @@ func explanationRowOf(tale *story) explanationRow {
 		Known: tale.whatIsKnown(), Unknown: tale.whatIsNot(), Next: tale.whatMayBeDone(), Timeline: tale.lines(), Decisions: []auditRow{}, Proposals: []proposalRow{},
 		Epoch: e.Epoch, Fence: e.Fence, FirstSentAt: cli.Time(e.FirstSentAt), Attempts: []attemptRow{}, Facts: []factRow{}, Entries: []entryRow{},
 		Unpublished: e.Unpublished, Paused: e.Paused, PayloadKept: e.Payload != nil, ReadAt: cli.Time(e.Now),
+	}
+	row.Events, row.Jobs, row.NotLooked = append([]eventRow{}, tale.tellEvents()...), tale.tellJobs(), tale.streams.why
+	if c := tale.Replaces; c != nil && c.OldKey != uuid.Nil {
+		row.OldKey = c.OldKey.String()
+	}
+	if c := tale.Replaced; c != nil {
+		row.NewKey = c.NewKey.String()
 	}
 	if e.State == ledger.StateClaimed {
 		row.LeaseUntil = cli.Time(e.LeaseUntil)

@@ -42,3 +42,32 @@ func TestExplain_MismatchNamesWhatDisagrees(t *testing.T) {
 	has(t, o.okAs("vera", "ops", "explain", key), "the answer disagrees with what was sent: amount, end_to_end_id; transfer tr_81 (", "noted: authorized_beside_mismatch, transfer tr_81",
 		"the answer disagrees with what was sent; transfer tr_82, tr_83 (")
 }
+
+// TestExplain_WithoutABroker says what the ledger tells of claims and events, and that the streams were not looked at.
+func TestExplain_WithoutABroker(t *testing.T) {
+	o := newOffice(t)
+	parked, authorized, working := o.operation(inDoubt), o.operation(func(c ledger.Claim) ledger.Record { return ledger.Authorize(c, "tr_1") }), o.claimed()
+	has(t, o.okAs("vera", "ops", "explain", parked), "What the streams hold under its key, and how far its jobs are delivered: they were not looked at, since the broker cannot be reached.",
+		parked+".parked.1 waits in the outbox, to be published", "the claim under fence 1 ended with what it recorded", "by the settings here it was for 1m0s, until 20")
+	for _, e := range outbox(t, o.worker) {
+		if err := o.worker.MarkPublished(t.Context(), []int64{e.Ref}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(t, o.okAs("vera", "ops", "explain", parked), parked+".parked.1 published: it is not in the outbox any more\n")
+	has(t, o.okAs("vera", "ops", "explain", authorized), authorized+".authorized published: it is not in the outbox any more\n", "the claim under fence 1 has recorded nothing (by the settings")
+	has(t, o.okAs("vera", "ops", "explain", working), "the claim under fence 1 holds until 20")
+	row := decoded[explanationRow](t, o.okAs("vera", "ops", "explain", authorized, "-o", "json"))
+	if len(row.Events) != 1 || row.Events[0].State != "published" || row.Events[0].OccurredAt == "" || row.NotLooked != "the broker cannot be reached" || len(row.Jobs) != 0 {
+		t.Errorf("%+v, %q", row.Events, row.NotLooked)
+	}
+}
+
+func outbox(t *testing.T, l *ledger.Ledger) []ledger.Event {
+	t.Helper()
+	events, err := l.Unpublished(t.Context(), 100)
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	return events
+}

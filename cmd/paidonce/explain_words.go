@@ -24,6 +24,8 @@ type story struct {
 	known   bool  // the partner is configured here
 	here    terms // what look-ups are made under, by the configuration here
 	reveal  bool
+	lease   time.Duration // of claims, by the configuration here
+	streams streams
 	run     batch.Run // of the file that it came from; zero = none, or not to be seen
 	row     int
 }
@@ -44,8 +46,12 @@ func (s *story) lines() []storyLine {
 	add := func(at time.Time, fence int32, what, format string, args ...any) {
 		lines = append(lines, storyLine{At: precise(at), Fence: fence, What: what, Words: fmt.Sprintf(format, args...), at: at})
 	}
-	if !s.PublishedAt.IsZero() {
-		add(s.PublishedAt, 0, "job", "the broker stored the job")
+	jobs := s.tellJobs()
+	if !s.PublishedAt.IsZero() && !slices.ContainsFunc(jobs, func(j jobRow) bool { return j.at.Truncate(time.Microsecond).Equal(s.PublishedAt) }) {
+		add(s.PublishedAt, 0, "job", "the broker stored the job, for the first time")
+	}
+	for _, j := range jobs {
+		add(j.at, 0, "job", "%s", j.words())
 	}
 	add(s.CreatedAt, 0, "recorded", "the ledger recorded the operation, from %s over %s%s", s.Source, s.Route, s.ofRun())
 	for i, a := range s.Explanation.Attempts {
@@ -67,12 +73,10 @@ func (s *story) lines() []storyLine {
 	for _, l := range s.Audit {
 		add(l.At, 0, "desk", "%s: %s (%s) -> %s", l.By, l.Act, l.Reason, strings.TrimSpace(l.Outcome+" "+l.Detail))
 	}
-	for _, l := range s.Letters {
-		again := ""
-		if l.Replays > 0 {
-			again = fmt.Sprintf(", after %d replay(s) of it", l.Replays)
-		}
-		add(l.At, 0, "dead letter", "%d: a job under this key was refused%s: %s %s", l.Sequence, again, l.Reason, l.Detail)
+	s.letterLines(add)
+	s.leaseLines(add)
+	for _, e := range s.tellEvents() {
+		add(e.at, 0, "event "+e.Type, "%s %s", e.ID, e.words)
 	}
 	slices.SortStableFunc(lines, func(a, b storyLine) int { return a.at.Compare(b.at) })
 	return lines
@@ -287,6 +291,7 @@ func (s *story) whatIsKnown() []string {
 			known = append(known, one.words)
 		}
 	}
+	known = append(known, s.links()...)
 	if s.InDoubt && s.known {
 		known = append(known, s.changedTerms()...)
 	}
@@ -308,7 +313,6 @@ func (s *story) whatIsNot() []string {
 		{s.said("mismatch"), "What exactly the partner did: the amount or the beneficiary may be others."},
 		{!s.ContradictedAt.IsZero(), "Whether money moved twice, or against the outcome."},
 		{s.State == ledger.StateAuthorized && s.Settlement == "pending", "Whether the transfer is settled."},
-		{true, "How often its job was delivered: the ledger keeps no count, since a delivery more changes nothing."},
 		{s.Payload == nil, "The job as it arrived: its payload is purged."},
 		{s.Partner != "" && !s.known, "What partner " + s.Partner + " declares: it is not configured here."},
 	} {
@@ -316,7 +320,7 @@ func (s *story) whatIsNot() []string {
 			open = append(open, one.words)
 		}
 	}
-	return open
+	return append(open, s.streamsNotKnown()...)
 }
 
 // whatMayBeDone are exact commands, each with what it is for.

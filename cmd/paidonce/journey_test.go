@@ -225,6 +225,8 @@ func volatile(text string, more ...string) string {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`tr_[0-9A-Za-z_-]+`, "TRANSFER"},
 		{`, \d+ ms\)`, ")"}, // told only where it was one at least
+		{`[\d.]+m?s after its attempt`, "WHILE after its attempt"},
+		{`delivered, and (acknowledged|it or one before it is not acknowledged yet)`, "delivered, and ACKNOWLEDGED"}, // which comes after the record
 		{`127\.0\.0\.1:\d+`, "ADDRESS"},
 		{`[0-9a-f]{64}`, "SHA256"},
 		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "PARTNER-KEY"},
