@@ -467,7 +467,7 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 		t.Errorf("a holder from before the failover: %s, want fenced", r.Answer)
 	}
 	never.NotBefore = time.Time{}
-	wantAnswer(t, db.Ledger, never, ledger.Scheduled) // the sweep's, which looks it up first
+	wantAnswer(t, db.Ledger, never, ledger.Scheduled)         // the sweep's, which looks it up first
 	db.move(`doubt_before = doubt_before - interval '2 min'`) // two minutes later
 	fresh := newWishAt(time.Now())
 	if got := mustClaimInDoubt(t, db, fresh, false); got.OperationID < 10000000 {

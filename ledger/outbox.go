@@ -18,6 +18,7 @@ type Event struct {
 	Ref         int64 // of the outbox row, for MarkPublished
 	ID          string
 	Type        string
+	Ledger      uuid.UUID // the ledger that tells it
 	Key         uuid.UUID
 	Source      string
 	Route       string
@@ -47,8 +48,8 @@ WITH ours AS MATERIALIZED (
   SELECT DISTINCT ON (operation_id) id, operation_id, fence, type, at, code FROM oldest ORDER BY operation_id, id
 )
 SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), o.key, o.source, o.route, coalesce(o.partner, ''), o.amount_minor, o.currency,
-       coalesce(o.transfer_id, ''), coalesce(p.traceparent, '')
-  FROM first f
+       coalesce(o.transfer_id, ''), coalesce(p.traceparent, ''), i.ledger_id
+  FROM first f CROSS JOIN ledger_identity i
  CROSS JOIN LATERAL (SELECT o.key, o.source, o.route, o.partner, o.amount_minor, o.currency, o.transfer_id
                        FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o
   LEFT JOIN LATERAL (SELECT p.traceparent FROM payloads p WHERE p.operation_id = f.operation_id LIMIT 1) AS p ON true
@@ -63,7 +64,7 @@ func (l *Ledger) Unpublished(ctx context.Context, limit int) ([]Event, error) {
 				var e Event
 				var fence int32
 				err := rows.Scan(&e.Ref, &e.Type, &fence, &e.OccurredAt, &e.Code, &e.Key, &e.Source, &e.Route, &e.Partner,
-					&e.Amount.Minor, &e.Amount.Currency, &e.TransferID, &e.TraceParent)
+					&e.Amount.Minor, &e.Amount.Currency, &e.TransferID, &e.TraceParent, &e.Ledger)
 				if err != nil {
 					return err
 				}

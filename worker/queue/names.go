@@ -30,6 +30,8 @@ const (
 	headerStray      = "Paidonce-Stray"
 	headerReplays    = "Paidonce-Replays" // also of a job that is replayed
 
+	headerLedger = "Paidonce-Ledger" // of an event: the ledger that tells it
+
 	headerTraceParent = "traceparent"
 )
 

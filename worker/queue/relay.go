@@ -14,6 +14,7 @@ import (
 type Event struct {
 	ID          string // the message id
 	Subject     string // withdrawals.events.<route>.<source>.<type>
+	Ledger      string // the ledger that tells it
 	Body        []byte
 	TraceParent string // default none
 	Ref         int64  // the outbox's own name for the row
@@ -102,6 +103,9 @@ func (e Event) msg() (*nats.Msg, error) {
 		return nil, fmt.Errorf("event %q: without an id or outside of %s>", e.ID, eventsPrefix)
 	}
 	msg := &nats.Msg{Subject: e.Subject, Data: e.Body, Header: nats.Header{jetstream.MsgIDHeader: {e.ID}}}
+	if e.Ledger != "" {
+		msg.Header[headerLedger] = []string{e.Ledger}
+	}
 	if printable(e.TraceParent) {
 		msg.Header[headerTraceParent] = []string{e.TraceParent}
 	}

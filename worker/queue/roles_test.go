@@ -201,12 +201,16 @@ func TestRoles_EachRoleCanDoItsWork(t *testing.T) {
 	}
 	b := &box{}
 	b.put("key", 2)
-	relay, err := NewRelay(d.connect(t, url, RoleWorker, nil), b, RelayOptions{})
+	publishing := d.connect(t, url, RoleWorker, nil)
+	relay, err := NewRelay(publishing, b, RelayOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n, err := relay.round(ctxOf(t)); n != 1 || err != nil {
 		t.Errorf("relay: %d, %v", n, err)
+	}
+	if _, err := LastEvents(ctxOf(t), publishing, 1); err != nil {
+		t.Errorf("last events: %v", err)
 	}
 
 	operator := d.connect(t, url, RoleOperator, nil)

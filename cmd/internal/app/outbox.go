@@ -67,6 +67,6 @@ func render(e ledger.Event) (queue.Event, error) {
 	}
 	return queue.Event{
 		ID: e.ID, Subject: "withdrawals.events." + e.Route + "." + e.Source + "." + e.Type,
-		Body: body, TraceParent: e.TraceParent, Ref: e.Ref,
+		Ledger: e.Ledger.String(), Body: body, TraceParent: e.TraceParent, Ref: e.Ref,
 	}, nil
 }

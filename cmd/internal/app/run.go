@@ -29,6 +29,7 @@ type parts struct {
 	consume *nats.Conn // of the consumers
 	publish *nats.Conn // of dead letters and events: a full consume buffer must not delay a confirmation
 	operate *nats.Conn // of the janitor, who may do what a worker may not; nil = no janitor here
+	witness *witness
 }
 
 // RunWorker runs consumer, sweep and event relay until ctx ends, then drains. It returns when everything has ended.
@@ -79,7 +80,11 @@ func assemble(ctx context.Context, c *config.Config, log zerolog.Logger, around 
 	if err != nil {
 		return p, err
 	}
-	return p, p.plan(c, w, metrics)
+	if err := p.plan(c, w, metrics); err != nil {
+		return p, err
+	}
+	p.witness.first(ctx)
+	return p, nil
 }
 
 // HasJanitor says whether a worker with these settings runs one.
@@ -182,7 +187,13 @@ func (p *parts) plan(c *config.Config, w *worker.Worker, metrics *prometheus.Reg
 	if err != nil {
 		return err
 	}
-	p.working = append(p.working, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run}, part{"watch of what waits", waiting.Run},
+	p.witness, err = newWitness(func(ctx context.Context, most int) ([]queue.Told, error) {
+		return queue.LastEvents(ctx, p.publish, most)
+	}, p.ledger, metrics, p.log)
+	if err != nil {
+		return err
+	}
+	p.working = append(p.working, part{"witness", p.witness.Run}, part{"catch-all consumer", strays.Run}, part{"queue gauges", gauges.Run}, part{"watch of what waits", waiting.Run},
 		part{"report of open breakers", p.reportClosed})
 	p.outlasting = []part{{"event relay", relay.Run}}
 	if p.operate != nil {
