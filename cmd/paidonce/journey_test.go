@@ -569,7 +569,7 @@ func (i *installation) checkHealth() {
 		`paidonce_operations_total{outcome="authorized",partner="northbank"} 1`, `paidonce_bank_request_seconds_count{partner="northbank",verdict="authorized"} 1`,
 		"paidonce_duplicates_suppressed_total{layer=", "paidonce_fenced_writes_total 0", "paidonce_lease_takeovers_total 0", "paidonce_oldest_unfinished_seconds ",
 		"paidonce_in_doubt_operations 0", "paidonce_key_window_remaining_seconds ", "paidonce_outbox_lag_seconds ", "paidonce_invariant_violations_total 0",
-		"paidonce_queue_waiting_jobs{route=\"gbp-fps\"} 0",
+		"paidonce_queue_waiting_jobs{route=\"gbp-fps\"} 0", "paidonce_jobs_stream_max_bytes ", "paidonce_jobs_stream_bytes ",
 	} {
 		if !strings.Contains(metrics, "\n"+name) {
 			t.Errorf("/metrics: %s is missing", name)

@@ -25,6 +25,8 @@ type queueGauges struct {
 	dead    prometheus.Gauge
 	waiting *prometheus.GaugeVec
 	atWork  *prometheus.GaugeVec
+	stored  prometheus.Gauge
+	room    prometheus.Gauge
 	reached prometheus.Gauge
 }
 
@@ -40,10 +42,13 @@ func newQueueGauges(nc *nats.Conn, routes []string, registerer prometheus.Regist
 			Help: "Jobs of a route that were not delivered yet."}, []string{"route"}),
 		atWork: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paidonce_queue_unacknowledged_jobs",
 			Help: "Jobs of a route that were delivered and not acknowledged."}, []string{"route"}),
+		stored: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_jobs_stream_bytes", Help: "What the stream of jobs holds. A full one refuses new jobs."}),
+		room: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_jobs_stream_max_bytes",
+			Help: "What the stream of jobs may hold; 0 = no limit of its own."}),
 		reached: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_queue_gauges_read",
 			Help: "1 when the numbers of the broker are fresh, else 0."}),
 	}
-	for _, one := range []prometheus.Collector{g.dead, g.waiting, g.atWork, g.reached} {
+	for _, one := range []prometheus.Collector{g.dead, g.waiting, g.atWork, g.stored, g.room, g.reached} {
 		if err := registerer.Register(one); err != nil {
 			return nil, err
 		}
@@ -84,6 +89,13 @@ func (g *queueGauges) read(ctx context.Context) error {
 		return err
 	}
 	g.dead.Set(float64(dead.CachedInfo().State.Msgs))
+	jobs, err := g.js.Stream(ctx, queue.StreamJobs)
+	if err != nil {
+		return err
+	}
+	info := jobs.CachedInfo()
+	g.stored.Set(float64(info.State.Bytes))
+	g.room.Set(float64(max(0, info.Config.MaxBytes)))
 	for _, route := range g.routes {
 		consumer, err := g.js.Consumer(ctx, queue.StreamJobs, queue.ConsumerName(route))
 		if err != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,9 +21,10 @@ const (
 // waitingLedger is what the watch needs of the ledger.
 type waitingLedger interface {
 	Waiting(ctx context.Context) ([]ledger.Waiting, error)
+	Pauses(ctx context.Context) ([]ledger.Pause, error)
 }
 
-// waitingWatch looks for unfinished operations that nobody drives: those of a partner that this process is not configured for have no sweep
+// waitingWatch tells what is paused, and looks for unfinished operations that nobody drives: those of a partner that this process is not configured for have no sweep
 // here. Whether another process has one it cannot know, so it warns and does not make the process unready.
 type waitingWatch struct {
 	ledger  waitingLedger
@@ -30,14 +32,16 @@ type waitingWatch struct {
 	ready   *Ready
 	log     zerolog.Logger
 	unswept *prometheus.GaugeVec
+	paused  *prometheus.GaugeVec
 	warned  map[string]bool
 }
 
 func newWaitingWatch(l waitingLedger, c *config.Config, ready *Ready, registerer prometheus.Registerer, log zerolog.Logger) (*waitingWatch, error) {
 	w := &waitingWatch{ledger: l, config: c, ready: ready, log: log, warned: map[string]bool{},
 		unswept: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paidonce_unswept_operations",
-			Help: "Unfinished operations of a partner that this process is not configured for: no sweep of it drives them."}, []string{"partner"})}
-	return w, registerer.Register(w.unswept)
+			Help: "Unfinished operations of a partner that this process is not configured for: no sweep of it drives them."}, []string{"partner"}),
+		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paidonce_paused", Help: "1 for everything that is paused."}, []string{"scope", "name"})}
+	return w, errors.Join(registerer.Register(w.unswept), registerer.Register(w.paused))
 }
 
 // Run looks until ctx ends. While the ledger cannot be read, the last numbers stand; readiness says that it is away.
@@ -55,6 +59,12 @@ func (w *waitingWatch) Run(ctx context.Context) error {
 }
 
 func (w *waitingWatch) look(ctx context.Context) {
+	if pauses, err := w.ledger.Pauses(ctx); err == nil { // else the next read says so too
+		w.paused.Reset()
+		for _, p := range pauses {
+			w.paused.WithLabelValues(string(p.Scope), p.Name).Set(1)
+		}
+	}
 	waiting, err := w.ledger.Waiting(ctx)
 	if err != nil {
 		if ctx.Err() == nil {

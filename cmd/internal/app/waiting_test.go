@@ -20,8 +20,11 @@ import (
 // told is a ledger that says what it was told to.
 type told struct {
 	waiting []ledger.Waiting
+	pauses  []ledger.Pause
 	err     error
 }
+
+func (t *told) Pauses(context.Context) ([]ledger.Pause, error) { return t.pauses, t.err }
 
 func (t *told) Waiting(context.Context) ([]ledger.Waiting, error) { return t.waiting, t.err }
 
@@ -31,7 +34,7 @@ func TestWatch_NamesOperationsThatNobodySweeps(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	ready := NewReady(zerolog.Nop())
 	ready.Judge(t.Context())
-	l := &told{waiting: []ledger.Waiting{
+	l := &told{pauses: []ledger.Pause{{Scope: ledger.ScopePartner, Name: "northbank"}}, waiting: []ledger.Waiting{
 		{Partner: "northbank", Unfinished: 9, Oldest: 59 * time.Minute},
 		{Partner: "oldbank", Unfinished: 3, Parked: 1, Oldest: 61 * time.Minute},
 	}}
@@ -55,7 +58,8 @@ func TestWatch_NamesOperationsThatNobodySweeps(t *testing.T) {
 		}
 		return response.StatusCode, string(text)
 	}
-	if _, text := ask("/metrics"); !strings.Contains(text, `paidonce_unswept_operations{partner="oldbank"} 3`) || strings.Contains(text, `partner="northbank"`) {
+	if _, text := ask("/metrics"); !strings.Contains(text, `paidonce_unswept_operations{partner="oldbank"} 3`) ||
+		!strings.Contains(text, `paidonce_paused{name="northbank",scope="partner"} 1`) || strings.Contains(text, `operations{partner="northbank"`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	want := `{"ready":true,"reasons":[],"warnings":[` +
@@ -72,9 +76,9 @@ func TestWatch_NamesOperationsThatNobodySweeps(t *testing.T) {
 	if _, text := ask("/metrics"); !strings.Contains(text, `paidonce_unswept_operations{partner="oldbank"} 3`) {
 		t.Errorf("while the ledger is away the last number stands:\n%s", text)
 	}
-	l.err, l.waiting = nil, l.waiting[:1]
+	l.err, l.waiting, l.pauses = nil, l.waiting[:1], nil
 	w.look(t.Context())
-	if _, text := ask("/metrics"); strings.Contains(text, "oldbank") {
+	if _, text := ask("/metrics"); strings.Contains(text, "oldbank") || strings.Contains(text, "paidonce_paused{") {
 		t.Errorf("after the partner was configured or its operations ended:\n%s", text)
 	}
 	if _, text := ask("/readyz"); text != `{"ready":true,"reasons":[]}`+"\n" {
