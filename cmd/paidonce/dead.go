@@ -22,7 +22,7 @@ import (
 
 func (s *session) dead() *cobra.Command {
 	return s.group("dead", "Dead letters: messages that could not become operations",
-		"  paidonce dead list --group\n  paidonce dead plan --reason invalid --route gbp-fps\n"+
+		"  paidonce dead list --group\n  paidonce dead plan --dead-reason invalid --route gbp-fps --reason 'ticket 812'\n"+
 			"  paidonce dead replay 7d2c5a90-3f1e-8b44-9a01-2f6f0b0f4a11 --reason 'the route is configured now'",
 		s.deadList(), s.deadShow(), s.deadPlan(), s.deadReplay(), s.deadDiscard(), s.deadCorrect(), s.deadReindex())
 }
@@ -80,12 +80,17 @@ type deadFlags struct {
 	since, until string
 }
 
-func (s *session) deadFlags(command *cobra.Command) *deadFlags {
-	reasons := []string{string(job.ReasonUndecodable), string(job.ReasonInvalid), string(job.ReasonKeyMissing), string(job.ReasonTooLarge),
+// deadReasons are why a message becomes a dead letter.
+func deadReasons() []string {
+	return []string{string(job.ReasonUndecodable), string(job.ReasonInvalid), string(job.ReasonKeyMissing), string(job.ReasonTooLarge),
 		string(job.ReasonUnknownRoute), string(job.ReasonKeyReused), string(job.ReasonPoison)}
+}
+
+func (s *session) deadFlags(command *cobra.Command) *deadFlags {
+	reasons := deadReasons()
 	f := &deadFlags{}
 	flags := command.Flags()
-	flags.StringVar(&f.filter.Reason, "reason", "", "only letters with this reason: "+strings.Join(reasons, ", "))
+	flags.StringVar(&f.filter.Reason, "dead-reason", "", "only letters with this reason: "+strings.Join(reasons, ", "))
 	flags.StringVar(&f.filter.Detail, "detail", "", "only letters with exactly this detail")
 	flags.StringVar(&f.filter.Source, "source", "", "only this source")
 	flags.StringVar(&f.filter.Route, "route", "", "only this route")
@@ -99,7 +104,7 @@ func (s *session) deadFlags(command *cobra.Command) *deadFlags {
 	for _, state := range dead.States() {
 		states = append(states, string(state))
 	}
-	s.must(command.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(reasons, cobra.ShellCompDirectiveNoFileComp)))
+	s.must(command.RegisterFlagCompletionFunc("dead-reason", cobra.FixedCompletions(reasons, cobra.ShellCompDirectiveNoFileComp)))
 	s.must(command.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)))
 	return f
 }
@@ -188,7 +193,7 @@ func (s *session) deadList() *cobra.Command {
 		Short: "List dead letters, the oldest first, or their causes",
 		Long: "Lists dead letters where they are: nothing is consumed, and listing them twice shows the same. With --group it shows each cause\n" +
 			"once, with its count and money. While Postgres is away the stream alone tells; then nobody knows what was done to a letter.",
-		Example: "  paidonce dead list --group\n  paidonce dead list --state new --reason invalid --since 24h\n" +
+		Example: "  paidonce dead list --group\n  paidonce dead list --state new --dead-reason invalid --since 24h\n" +
 			"  paidonce dead list --source wallet --from 18 --limit 50 -o json\n  paidonce dead list --key 01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11",
 		Args: noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
@@ -212,6 +217,8 @@ func (s *session) deadList() *cobra.Command {
 		}),
 	}
 	f = s.deadFlags(command)
+	command.Flags().StringVar(&f.filter.Reason, "reason", "", "same as --dead-reason")
+	s.must(command.Flags().MarkHidden("reason")) // everywhere else it is why somebody changes something
 	command.Flags().IntVar(&limit, "limit", 100, "most letters to list")
 	command.Flags().BoolVar(&group, "group", false, "show causes instead of letters: each reason and detail with count, money, oldest and newest")
 	return command

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -66,6 +67,7 @@ func wordsOf(c dead.Class) (class, refusedFor string) {
 
 func (s *session) deadPlan() *cobra.Command {
 	var f *deadFlags
+	var c *change
 	command := &cobra.Command{
 		Use:   "plan",
 		Short: "Freeze a selection of dead letters, and say what a replay of it would do",
@@ -73,16 +75,23 @@ func (s *session) deadPlan() *cobra.Command {
 			"would do. What the settings would refuse again, as an amount over the limit of its route, is not replayed: raise the limit and make a new\n" +
 			"plan, or correct it. The plan's id is made of the SHA-256 of its content. A plan publishes and changes nothing; replay and discard take it, and refuse it when a letter of it\n" +
 			"has changed since. For a day its letters are listed as planned instead of new; they can be planned again.",
-		Example: "  paidonce dead plan --reason invalid --route gbp-fps\n  paidonce dead plan --reason unknown_route --since 24h -o json",
-		Args:    noArgs,
+		Example: "  paidonce dead plan --dead-reason invalid --route gbp-fps --reason 'the limit was raised, ticket 812'\n" +
+			"  paidonce dead plan --dead-reason unknown_route --since 24h --reason 'the route is configured now' -o json",
+		Args: noArgs,
 		RunE: s.do(func(ctx context.Context, _ []string) error {
+			if c.reason == "" {
+				c.reason = "a plan does nothing by itself"
+			}
+			if slices.Contains(deadReasons(), c.reason) { // as it was once written: it would select all letters now
+				return cli.Exit(cli.Usage, fmt.Errorf("--reason is why you plan; letters are selected by --dead-reason %s", c.reason))
+			}
 			filter, err := f.read()
 			if err != nil {
 				return err
 			}
 			return s.atDeadDesk(ctx, func(desk *desk, d *deadDesk) error {
 				act := d.Freeze(filter)
-				if _, err := desk.Do(ctx, operate.Request{By: desk.by, Reason: "a plan does nothing by itself", Act: act}); err != nil {
+				if _, err := desk.Do(ctx, c.request(desk.by, act)); err != nil {
 					return err
 				}
 				d.bar.end()
@@ -91,6 +100,8 @@ func (s *session) deadPlan() *cobra.Command {
 		}),
 	}
 	f = s.deadFlags(command)
+	c = &change{}
+	command.Flags().StringVar(&c.reason, "reason", "", "why, for the audit log (a plan does nothing by itself, so it may be left out)")
 	return command
 }
 

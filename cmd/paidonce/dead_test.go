@@ -153,11 +153,18 @@ func (i *installation) readsWithoutPostgres() {
 func (i *installation) replaysOnce(stop func() cli.Code) {
 	t := i.t
 	t.Helper()
-	selected := []string{"dead", "plan", "--reason", "invalid", "--to", "4", "-o", "json"}
+	selected := []string{"dead", "plan", "--dead-reason", "invalid", "--to", "4", "--reason", "ticket 812", "-o", "json"}
 	plan := decoded[deadPlanRow](t, i.okAs("olga", selected...))
 	if plan.Letters != 4 || plan.Replays != 0 || plan.Refused != 3 || len(plan.Classes) != 2 || plan.Classes[1].Class != "refused" ||
 		plan.Classes[1].Refused != "amount_over_limit" || plan.Classes[1].Amounts["GBP"] != "900003.00" {
 		t.Errorf("what the limit would refuse again: %+v", plan)
+	}
+	has(t, i.okAs("vera", "audit", "list", "--act", "plan", "-o", "csv"), ",olga,plan,dead letters,done,", "ticket 812")
+	if all := i.okAs("olga", "dead", "list", "--reason", "invalid", "-o", "csv"); all != i.okAs("olga", "dead", "list", "--dead-reason", "invalid", "-o", "csv") || strings.Count(all, "\n") != 6 {
+		t.Errorf("letters by their reason:\n%s", all)
+	}
+	if got := i.as("olga", "dead", "plan", "--dead-reason", "undecodable"); got.code != cli.NotFound || !strings.Contains(got.errors, "no dead letter is selected") {
+		t.Errorf("a plan of nothing: %+v", got)
 	}
 	if done := decoded[deadDoneRow](t, i.okAs("olga", "dead", "replay", plan.Plan, "--reason", "before anything is cured", "-o", "json")); done.Outcome != "no_effect" {
 		t.Errorf("a replay of what would be refused again: %+v", done)
@@ -196,7 +203,7 @@ func (i *installation) replaysOnce(stop func() cli.Code) {
 func (i *installation) correctsOnce() {
 	t := i.t
 	t.Helper()
-	if got := i.as("olga", "dead", "replay", decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "--from", "4", "--to", "4", "-o", "json")).Plan, "--reason", "x"); got.code != cli.OK {
+	if got := i.as("olga", "dead", "replay", decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "--from", "4", "--to", "4", "--reason", "to see", "-o", "json")).Plan, "--reason", "x"); got.code != cli.OK {
 		t.Errorf("a replay of nothing: %+v", got)
 	}
 	args := []string{"dead", "correct", "4", "--set", "amount=49.00", "--set", "beneficiary.iban=DE89370400440532013000", "--reason", "ticket 812", "-o", "json"}

@@ -275,7 +275,7 @@ func everything(t *testing.T) (*installation, *strings.Replacer) {
 	parked, open := o.operation(inDoubt), o.operation(untouched)
 	proposal := proposalIn(t, i.as("oscar", "ops", "resolve", parked, "--retry", "--reason", "why", "-o", "json"))
 	i.okAs("olga", "pause", "source", "wallet", "--reason", "test")
-	plan := decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "-o", "json")).Plan
+	plan := decoded[deadPlanRow](t, i.okAs("olga", "dead", "plan", "--reason", "to see", "-o", "json")).Plan
 	file := i.write(t.TempDir(), "november.csv", payroll)
 	if got := i.batch("oscar", "submit", file, "--run", runKey, "--source", "wallet", "--route", "gbp-fps", "--reason", "payroll"); got.code != cli.Waiting {
 		t.Fatalf("submit: %+v", got)

@@ -132,6 +132,7 @@ func TestUsageErrors(t *testing.T) {
 		{"reveal without reason", []string{"dead", "show", "1", "--reveal"}, "a change needs --reason"},
 		{"state of a letter", []string{"dead", "list", "--state", "open"}, "there is no state"},
 		{"time of a letter", []string{"dead", "plan", "--since", "yesterday"}, "--since takes a time"},
+		{"reason of a letter as one's own", []string{"dead", "plan", "--reason", "invalid"}, "letters are selected by --dead-reason invalid"},
 		{"no such flag", []string{"ops", "list", "--bogus"}, "unknown flag: --bogus"},
 		{"no such format", []string{"ops", "list", "-o", "xml"}, "-o must be one of table, json, jsonl, csv"},
 		{"no key", []string{"ops", "show"}, "takes one operation key"},
@@ -207,7 +208,7 @@ func TestCompletion_OfEveryCommand(t *testing.T) {
 		}
 	})
 	for line, want := range map[string]string{
-		"ops list --state": "parked", "ops list --sort": "risk", "dead list --state": "planned", "dead plan --reason": "key_reused", "prove -o": "jsonl",
+		"ops list --state": "parked", "ops list --sort": "risk", "dead list --state": "planned", "dead plan --dead-reason": "key_reused", "prove -o": "jsonl",
 	} {
 		if got := command(t, "", nil, append(append([]string{"__complete"}, strings.Fields(line)...), "")...); !strings.Contains(got.out, want) {
 			t.Errorf("%s does not complete %s:\n%s", line, want, got.out)
