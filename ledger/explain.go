@@ -156,10 +156,13 @@ type Filter struct {
 	Partner string
 	InDoubt bool      // only those in doubt
 	Since   time.Time // only those that were recorded since then; zero = all
-	ByRisk  bool      // unfinished ones alone: in doubt first, then by currency the larger amount, then what was sent first; no pages
-	Before  int64     // page: only operations older than this cursor; 0 = newest first
-	Limit   int       // default 100
-	Reach   int64     // look through about so many operations for finished ones, then give up the page as it is; 0 = all that there are
+	// ByRisk is for unfinished ones alone, and has no pages: in doubt first; then, since currencies are not compared, the largest amount of each
+	// currency, then the second of each; among equals what has the least left of its key's window; then what was sent first.
+	ByRisk  bool
+	Windows map[string]time.Duration // of keys, by partner, for ByRisk; a partner that is not named comes last among equals
+	Before  int64                    // page: only operations older than this cursor; 0 = newest first
+	Limit   int                      // default 100
+	Reach   int64                    // look through about so many operations for finished ones, then give up the page as it is; 0 = all that there are
 }
 
 // listWindow is how many internal ids one query of a list reads through, so that none takes long, however rare is what is asked for.
@@ -240,7 +243,9 @@ func (l *Ledger) listBetween(ctx context.Context, f Filter, from, before int64) 
 	}
 	order := "o.id DESC"
 	if f.ByRisk {
-		order = "o.in_doubt DESC, o.currency, o.amount_minor DESC, o.first_sent_at, o.id"
+		order = `o.in_doubt DESC, rank() OVER (PARTITION BY o.in_doubt, o.currency ORDER BY o.amount_minor DESC),
+			o.first_sent_at + (SELECT w.ms * interval '1 ms' FROM unnest($10::text[], $11::int8[]) AS w(partner, ms) WHERE w.partner = o.partner LIMIT 1),
+			o.first_sent_at, o.id`
 	}
 	states := make([]string, len(f.States))
 	for i, s := range f.States {
@@ -250,11 +255,19 @@ func (l *Ledger) listBetween(ctx context.Context, f Filter, from, before int64) 
 	if !f.Since.IsZero() {
 		since = &f.Since
 	}
+	args := []any{states, f.Source, f.Route, f.Partner, f.InDoubt, from, before, f.Limit, since}
+	if f.ByRisk {
+		partners, windows := []string{}, []int64{}
+		for partner, window := range f.Windows {
+			partners, windows = append(partners, partner), append(windows, window.Milliseconds())
+		}
+		args = append(args, partners, windows)
+	}
 	rows, err := l.pool.Query(ctx, `SELECT o.id, `+summaryColumns+` FROM operations o `+join+` due d ON d.operation_id = o.id
 		WHERE ($1::text[] IS NULL OR cardinality($1) = 0 OR o.state::text = ANY($1)) AND ($2 = '' OR o.source = $2) AND ($3 = '' OR o.route = $3)
 		  AND ($4 = '' OR coalesce(o.partner, d.partner) = $4) AND (NOT $5 OR o.in_doubt) AND o.id >= $6::int8 AND o.id < $7::int8
 		  AND ($9::timestamptz IS NULL OR o.created_at >= $9)
-		ORDER BY `+order+` LIMIT $8`, states, f.Source, f.Route, f.Partner, f.InDoubt, from, before, f.Limit, since)
+		ORDER BY `+order+` LIMIT $8`, args...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list operations: %w", err)
 	}

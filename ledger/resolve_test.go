@@ -336,6 +336,27 @@ func TestList_ByRisk(t *testing.T) {
 	}
 }
 
+// The largest of each currency come first, whatever they are called; among equals the one whose key's window ends first, not the one sent first.
+func TestList_ByRiskAndTheWindowsOfPartners(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	add := func(minor int64, currency, partner string) uuid.UUID {
+		w := newWish()
+		w.Amount.Minor, w.Amount.Currency, w.Intention.Partner = minor, currency, partner
+		mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, w), "in_doubt", true, verdict("unknown")))
+		return w.Key
+	}
+	unknown, euro, long := add(25_000_000, "GBP", "elsewhere"), add(100, "EUR", "northbank"), add(25_000_000, "GBP", "northbank")
+	short, none, smaller := add(25_000_000, "GBP", "southbank"), add(25_000_000, "GBP", "keyless"), add(24_999_999, "GBP", "southbank")
+	list, _, err := db.List(context.Background(), ledger.Filter{ByRisk: true, Windows: map[string]time.Duration{"northbank": 24 * time.Hour, "southbank": time.Hour, "keyless": 0}})
+	var keys []uuid.UUID
+	for _, o := range list {
+		keys = append(keys, o.Key)
+	}
+	if want := []uuid.UUID{none, short, euro, long, unknown, smaller}; err != nil || !reflect.DeepEqual(keys, want) {
+		t.Errorf("%v, %v; want %v", keys, err, want)
+	}
+}
+
 func TestPause_ForDoubtIsSeenBeneathAPersonsPause(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	ctx := context.Background()

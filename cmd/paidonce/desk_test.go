@@ -58,7 +58,7 @@ func openLedger(t *testing.T, url string) *ledger.Ledger {
 // operation records one that was claimed, and leaves it as the record says.
 func (o *office) operation(record func(ledger.Claim) ledger.Record) string {
 	o.t.Helper()
-	claim := o.claim()
+	claim := o.claim("northbank")
 	if result := o.worker.Record(o.t.Context(), []ledger.Record{record(claim.Claim)})[0]; result.Answer != ledger.Recorded {
 		o.t.Fatalf("%+v", result)
 	}
@@ -66,16 +66,16 @@ func (o *office) operation(record func(ledger.Claim) ledger.Record) string {
 }
 
 // claimed leaves one that a worker is at.
-func (o *office) claimed() string { return o.claim().Claim.Key.String() }
+func (o *office) claimed() string { return o.claim("northbank").Claim.Key.String() }
 
-func (o *office) claim() ledger.ClaimAnswer {
+func (o *office) claim(partner string) ledger.ClaimAnswer {
 	o.t.Helper()
 	key := uuid.Must(uuid.NewV7())
 	claim := o.worker.Claim(o.t.Context(), []ledger.Wish{{
 		Key: key, Fingerprint: ledger.Fingerprint{Version: 1, Sum: sha256.Sum256(key[:])}, Source: "wallet", Route: "gbp-fps", DebtorAccount: canaryAccount,
 		Amount: money.Amount{Minor: 4900, Currency: "GBP"}, PublishedAt: time.Now(),
 		Payload: []byte(`{"v":1,"beneficiary":{"name":"` + canaryName + `","iban":"` + canaryIBAN + `"},"reference":"` + canaryReference + `"}`),
-		Intention: ledger.Intention{Partner: "northbank", Credential: "2026-11", Endpoint: "POST http://127.0.0.1:1/v1/transfers", Renderer: 1,
+		Intention: ledger.Intention{Partner: partner, Credential: "2026-11", Endpoint: "POST http://127.0.0.1:1/v1/transfers", Renderer: 1,
 			BodySHA256: sha256.Sum256([]byte("body")), PartnerKey: uuid.NewString(), EndToEndID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"},
 	}})[0]
 	if claim.Answer != ledger.Claimed {
@@ -381,6 +381,20 @@ func TestExplain_ResumingComesLast(t *testing.T) {
 	}
 	for _, text := range []string{o.okAs("ada", "proposals", "list", "-o", "csv"), o.okAs("ada", "proposals", "show", id)} {
 		has(t, text, id, "digest", "parked_for")
+	}
+}
+
+// TestOpsList_WhatHasLessOfItsWindowLeftComesFirst: the windows are those of the partners that are configured.
+func TestOpsList_WhatHasLessOfItsWindowLeftComesFirst(t *testing.T) {
+	o := newOffice(t)
+	elsewhere := o.claim("elsewhere").Claim // sent first, to a partner of which nothing is known here
+	if result := o.worker.Record(t.Context(), []ledger.Record{inDoubt(elsewhere)})[0]; result.Answer != ledger.Recorded {
+		t.Fatalf("%+v", result)
+	}
+	known := o.operation(inDoubt)
+	list := o.okAs("vera", "ops", "list", "--state", "parked", "-o", "csv")
+	if one, other := strings.Index(list, known), strings.Index(list, elsewhere.Key.String()); one < 0 || other < one {
+		t.Errorf("the order is another:\n%s", list)
 	}
 }
 

@@ -97,8 +97,9 @@ func (s *session) opsList() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List operations: the newest first, parked ones by the money at risk",
-		Long: "Lists operations, the newest first. With --sort risk, which is how parked ones alone are listed: what is in doubt first, then the larger\n" +
-			"amount of each currency, then what has less of its key's window left (while it is open, the partner knows the operation by its key).\n" +
+		Long: "Lists operations, the newest first. With --sort risk, which is how parked ones alone are listed: what is in doubt first; then the\n" +
+			"largest amount of each currency, then the second of each, and so on, since currencies are not compared; among equals what has least left of its\n" +
+			"key's window (while it is open, the partner knows the operation by its key).\n" +
 			"Unfinished operations are found at once, however many there are. For others the ledger is looked through, the newest first and so far as\n" +
 			"--reach says; a page that is not full by then ends with the cursor to go on with. --since is the quick way to what is new.",
 		Example: "  paidonce ops list --state parked\n  paidonce ops list --in-doubt --partner northbank --sort risk\n" +
@@ -186,6 +187,7 @@ func (s *session) listOperations(ctx context.Context, c *config.Config, l *ledge
 	bar := cli.NewBar(s.stderr, "looked through")
 	defer bar.End()
 	limit, filter := f.filter.Limit, f.filter
+	filter.Windows = windowsOf(c)
 	for looked := int64(0); ; {
 		if filter.Reach = listStep; !f.all {
 			filter.Reach = min(listStep, f.reach-looked)
@@ -277,6 +279,17 @@ func windowLeft(c *config.Config, o ledger.Summary, now time.Time) string {
 		return "over"
 	}
 	return left.Round(time.Minute).String()
+}
+
+// windowsOf are the key windows of the partners that are configured here.
+func windowsOf(c *config.Config) map[string]time.Duration {
+	windows := map[string]time.Duration{}
+	for partner := range c.Partners {
+		if p, known := profileOf(c, partner); known {
+			windows[partner] = p.KeyWindow
+		}
+	}
+	return windows
 }
 
 func knownStates() []string {
