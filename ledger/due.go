@@ -38,6 +38,9 @@ WITH guard AS MATERIALIZED (
          FOR UPDATE OF o SKIP LOCKED) AS o
 ), chosen AS MATERIALIZED ( -- what a pause covers takes nobody's place
   SELECT l.id, l.before, l.paused, l.put_off, row_number() OVER (PARTITION BY l.put_off) AS place FROM locked l
+), nobodys AS ( -- a row without its operation, which no program of ours writes: out of the way, or a batch of them would stop the sweep
+  UPDATE due d SET due_at = now() + interval '10 years' FROM picked p
+   WHERE d.operation_id = p.operation_id AND (SELECT o.id FROM operations o WHERE o.id = p.operation_id LIMIT 1) IS NULL
 ), put_off AS (
   UPDATE due d SET due_at = now() + interval '15 s' + random() * interval '15 s' FROM chosen l WHERE l.put_off AND d.operation_id = l.id
 ), claimed AS (

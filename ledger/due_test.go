@@ -104,6 +104,26 @@ func TestClaimDue_LimitPartnerAndOrder(t *testing.T) {
 	}
 }
 
+// TestClaimDue_RowsOfNobody: a batch full of rows without an operation, which only raw SQL writes, stops the sweep once and no more.
+func TestClaimDue_RowsOfNobody(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	mustRecord(t, db.Ledger, ledger.Schedule(mustClaim(t, db.Ledger, w), true, 0))
+	db.exec(`INSERT INTO due (operation_id, due_at, partner) SELECT 4000000 + n, now() - interval '1 h', 'northbank' FROM generate_series(1, 20) n`)
+	claimed := 0
+	for range 3 {
+		work, err := db.ClaimDue(context.Background(), "northbank", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed += len(work)
+	}
+	if claimed != 1 {
+		t.Errorf("%d claimed behind 20 rows without an operation, want 1", claimed)
+	}
+	db.wantCount(20, "rows put away, and kept for prove", `SELECT count(*) FROM due WHERE operation_id > 4000000 AND due_at > now() + interval '1 year'`)
+}
+
 func TestClaimDue_TwoSweepsNeverGetTheSame(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	other := db.another(ledger.Options{})

@@ -19,7 +19,7 @@ type Event struct {
 	ID          string
 	Type        string
 	Ledger      uuid.UUID // the ledger that tells it
-	Key         uuid.UUID
+	Key         uuid.UUID // the nil UUID: the row has no operation, which no program of ours writes
 	Source      string
 	Route       string
 	Partner     string
@@ -47,11 +47,12 @@ WITH ours AS MATERIALIZED (
 ), first AS (
   SELECT DISTINCT ON (operation_id) id, operation_id, fence, type, at, code FROM oldest ORDER BY operation_id, id
 )
-SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), o.key, o.source, o.route, coalesce(o.partner, ''), o.amount_minor, o.currency,
+SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), coalesce(o.key, '00000000-0000-0000-0000-000000000000'), coalesce(o.source, ''), coalesce(o.route, ''),
+       coalesce(o.partner, ''), coalesce(o.amount_minor, 0), coalesce(o.currency, ''),
        coalesce(o.transfer_id, ''), coalesce(p.traceparent, ''), i.ledger_id
   FROM first f CROSS JOIN ledger_identity i
- CROSS JOIN LATERAL (SELECT o.key, o.source, o.route, o.partner, o.amount_minor, o.currency, o.transfer_id
-                       FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o
+  LEFT JOIN LATERAL (SELECT o.key, o.source, o.route, o.partner, o.amount_minor, o.currency, o.transfer_id
+                       FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o ON true
   LEFT JOIN LATERAL (SELECT p.traceparent FROM payloads p WHERE p.operation_id = f.operation_id LIMIT 1) AS p ON true
  ORDER BY f.id`
 

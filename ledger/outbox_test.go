@@ -145,6 +145,16 @@ func TestOutbox_LimitAndNothingWithoutPublication(t *testing.T) {
 }
 
 // TestOutbox_ALateCommitIsNotSkipped: an event whose transaction commits after younger ones were published is found all the same.
+// TestOutbox_ARowOfNobodyIsShown: one without an operation, which only raw SQL writes, must be held back and told of, not stop the relay without a word.
+func TestOutbox_ARowOfNobodyIsShown(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	db.exec(`INSERT INTO outbox (operation_id, fence, type) VALUES (4711, 1, 'cancelled')`)
+	events, err := db.Unpublished(context.Background(), 1)
+	if err != nil || len(events) != 1 || events[0].Key != uuid.Nil || events[0].Ref == 0 {
+		t.Errorf("%+v, %v; want the row under the nil key", events, err)
+	}
+}
+
 func TestOutbox_ALateCommitIsNotSkipped(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	slow, fast := newWish(), newWish()

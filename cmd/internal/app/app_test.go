@@ -65,14 +65,15 @@ type unrendered struct{ unpublished }
 
 func (unrendered) Unpublished(context.Context, int) ([]ledger.Event, error) {
 	return []ledger.Event{
-		{Ref: 1, ID: "e1", Type: "accepted", Amount: money.Amount{Minor: 1, Currency: "XTS"}},
-		{Ref: 2, ID: "e2", Type: "accepted", Amount: money.Amount{Minor: 1, Currency: "GBP"}},
+		{Ref: 1, ID: "e1", Type: "accepted", Key: uuid.New(), Amount: money.Amount{Minor: 1, Currency: "XTS"}},
+		{Ref: 2, ID: "e2", Type: "accepted", Key: uuid.New(), Amount: money.Amount{Minor: 1, Currency: "GBP"}},
+		{Ref: 3, ID: "e3", Type: "accepted", Amount: money.Amount{Minor: 1, Currency: "GBP"}}, // of no operation
 	}, nil
 }
 
 func TestOutbox_WhatCannotBeRenderedIsBrokenAndNoMore(t *testing.T) {
 	events, err := outbox{unrendered{}}.Unpublished(t.Context(), 10)
-	if err != nil || len(events) != 2 || events[0].Broken == nil || events[0].Ref != 1 || events[0].ID != "e1" || events[1].Broken != nil || len(events[1].Body) == 0 {
+	if err != nil || len(events) != 3 || events[0].Broken == nil || events[0].Ref != 1 || events[0].ID != "e1" || events[1].Broken != nil || events[2].Broken == nil || len(events[1].Body) == 0 {
 		t.Errorf("events %+v, %v", events, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
 
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
@@ -55,6 +56,9 @@ func (o outbox) MarkPublished(ctx context.Context, refs []int64) error {
 }
 
 func render(e ledger.Event) (queue.Event, error) {
+	if e.Key == uuid.Nil {
+		return queue.Event{}, fmt.Errorf("render event in row %d of the outbox: its operation is not there; `paidonce prove` tells of such rows", e.Ref)
+	}
 	if _, known := money.Digits(e.Amount.Currency); !known {
 		return queue.Event{}, fmt.Errorf("render event %s: currency %s has no digits that this program knows", e.ID, e.Amount.Currency)
 	}
