@@ -54,7 +54,8 @@ func (s *session) opsResolve() *cobra.Command {
 			"  --rejected    no money moved and none will: give a code. Refused where the partner has said that it authorized it.\n" +
 			"  --retry       open it again; the worker's own rules say what may be sent. Refused for what is in doubt unless a look-up since the\n" +
 			"                last attempt found nothing and half of the key's window is left, and always after a mismatch.\n" +
-			"All but the retry of what is not in doubt wait for another person. Run the same command again once it is approved.",
+			"All of them wait for another person; only the retry of what is not in doubt does so above operator.amount_limits alone. Run the same command\n" +
+			"again once it is approved.",
 		Example: "  paidonce ops resolve " + exampleKey + " --authorized --transfer-id tr_81 --evidence 'statement 2026-11-30 line 12' --reason 'ticket 4711'\n" +
 			"  paidonce ops resolve " + exampleKey + " --rejected --code not_received --evidence 'letter of the bank, ticket 4711' --reason 'ticket 4711'\n" +
 			"  paidonce ops resolve " + exampleKey + " --retry --reason 'the look-up found nothing' --dry-run",

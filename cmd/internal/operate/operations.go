@@ -77,13 +77,13 @@ func (r *Resolution) Role() Role { return RoleOperator }
 // Target is the key.
 func (r *Resolution) Target() string { return r.seen.Key.String() }
 
-// Weight asks for a second person wherever money may have moved, or is said to have. What was never sent, or surely came to nothing, the
-// worker may simply try again.
+// Weight asks for a second person wherever money may have moved, or is said to have. What was never sent, or surely came to nothing, one person has
+// the worker try again, up to what one person decides upon.
 func (r *Resolution) Weight() Weight {
-	if r.repeated() || r.decision.Retry && !r.seen.InDoubt {
+	if r.repeated() {
 		return Weight{Count: 1}
 	}
-	return Weight{Count: 1, Amounts: map[string]int64{r.seen.Amount.Currency: r.seen.Amount.Minor}, Always: true}
+	return Weight{Count: 1, Amounts: map[string]int64{r.seen.Amount.Currency: r.seen.Amount.Minor}, Always: !r.decision.Retry || r.seen.InDoubt}
 }
 
 // Content is the decision and what it was taken on: an approval does not outlive news that might have changed it.

@@ -86,9 +86,9 @@ func (d *desk) agreed(key uuid.UUID, decision operate.Decision) *operate.Resolut
 	return act
 }
 
-// TestF4_RetryInDoubtNeedsALookUpAndASecondPerson; what was surely never executed needs neither.
+// TestF4_RetryInDoubtNeedsALookUpAndASecondPerson; what was surely never executed needs neither, up to what one person decides upon.
 func TestF4_RetryInDoubtNeedsALookUpAndASecondPerson(t *testing.T) {
-	d := newDesk(t, operate.Options{})
+	d := newDesk(t, operate.Options{Limits: operate.Limits{Amounts: map[string]int64{"GBP": 4900}}})
 	retry := operate.Decision{Retry: true}
 	never := d.operation(func(c ledger.Claim) ledger.Record {
 		return ledger.Park(c, "in_doubt", true, ledger.Fact{Kind: ledger.FactVerdict, Verdict: "unknown"})
@@ -113,6 +113,19 @@ func TestF4_RetryInDoubtNeedsALookUpAndASecondPerson(t *testing.T) {
 	}
 	if done, err := d.do("olga", d.resolution(d.operation(parkedSafe), retry, goodRules)); err != nil || done.Outcome != "done" || done.Proposal != nil {
 		t.Errorf("what was not executed: %+v, %v", done, err)
+	}
+	strict := operate.New(d.ledger, d.pool, operate.Options{Limits: operate.Limits{Amounts: map[string]int64{"GBP": 4899}}})
+	safe := d.operation(parkedSafe)
+	request := operate.Request{By: d.people["olga"], Reason: "mended", Act: d.resolution(safe, retry, goodRules)}
+	done, err := strict.Do(t.Context(), request)
+	if !errors.Is(err, operate.ErrWaiting) || done.Proposal.Weight.Amounts["GBP"] != 4900 || done.Proposal.Weight.Always {
+		t.Fatalf("what was not executed, above the limit: %+v, %v", done, err)
+	}
+	if _, err := strict.Approve(t.Context(), d.people["ada"], done.Proposal.ID, done.Proposal.Digest, "mended, I looked"); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := strict.Do(t.Context(), request); err != nil || done.Outcome != "done" {
+		t.Errorf("agreed to: %+v, %v", done, err)
 	}
 }
 
