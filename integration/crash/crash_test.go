@@ -20,8 +20,8 @@ import (
 
 var (
 	allCells = flag.Bool("all", false, "every cell of the matrix instead of a slice")
-	oneCell  = flag.String("cell", "", "only the cells whose name contains this")
-	previous = flag.String("previous", "", "the commit of another version, whose program runs beside in the place of the stand-in")
+	oneCell  = flag.String("cell", "", "only the cells whose name contains one of these, separated by commas")
+	previous = flag.String("previous", "", "the commit of another version, whose program runs beside in the place of the stand-in; auto: the newest whose worker differs")
 	lanes    = flag.Int("lanes", 8, "cells that run at the same time")
 )
 
@@ -57,7 +57,9 @@ func openBroker(t *testing.T, routes []string) (*stack.NATS, stack.NATSRoles, *q
 func TestB8_KilledAtEveryStep(t *testing.T) {
 	other := buildOther(t, *previous)
 	cells := matrix(*allCells || *oneCell != "")
-	cells = slices.DeleteFunc(cells, func(c cell) bool { return !strings.Contains(c.name(), *oneCell) })
+	cells = slices.DeleteFunc(cells, func(c cell) bool {
+		return !slices.ContainsFunc(strings.Split(*oneCell, ","), func(part string) bool { return strings.Contains(c.name(), part) })
+	})
 	if other == "" {
 		cells = slices.DeleteFunc(cells, cell.lostToTheStandIn)
 	}

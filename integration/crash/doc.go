@@ -16,4 +16,5 @@
 //	go test ./integration/crash -all           # every cell
 //	go test ./integration/crash -cell 'record:before/calm/restart'
 //	go test ./integration/crash -all -previous v1.2.0   # beside the worker of that version, built from the history of this clone
+//	go test ./integration/crash -all -previous auto     # beside the newest one that differs from this one
 package crash
