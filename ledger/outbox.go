@@ -31,8 +31,9 @@ type Event struct {
 }
 
 // unpublished takes the oldest events, at most one per operation, so that a failed publication never lets a later event of the same key
-// overtake it. It walks no cursor: a row that commits late is simply found later. Nothing is locked while the relay publishes. LIMIT 1 pins the
-// look-up of each operation by its id: left to itself, Postgres merges with the whole of operations while that is young, and keeps that plan.
+// overtake it, and each with what was known when its fact was, so that a late publication and a repeated one say the same. It walks no cursor: a
+// row that commits late is simply found later. Nothing is locked while the relay publishes. LIMIT 1 pins the look-up of each operation by its id:
+// left to itself, Postgres merges with the whole of operations while that is young, and keeps that plan.
 const unpublished = `
 WITH ours AS MATERIALIZED (
   SELECT FROM leases WHERE name = 'relay' AND holder = $1 AND until > now() + $2::int8 * interval '0.5 ms'
@@ -48,8 +49,8 @@ WITH ours AS MATERIALIZED (
   SELECT DISTINCT ON (operation_id) id, operation_id, fence, type, at, code FROM oldest ORDER BY operation_id, id
 )
 SELECT f.id, f.type::text, f.fence, f.at, coalesce(f.code, ''), coalesce(o.key, '00000000-0000-0000-0000-000000000000'), coalesce(o.source, ''), coalesce(o.route, ''),
-       coalesce(o.partner, ''), coalesce(o.amount_minor, 0), coalesce(o.currency, ''),
-       coalesce(o.transfer_id, ''), coalesce(p.traceparent, ''), i.ledger_id
+       CASE f.type WHEN 'accepted' THEN '' ELSE coalesce(o.partner, '') END, coalesce(o.amount_minor, 0), coalesce(o.currency, ''),
+       CASE WHEN f.type IN ('accepted', 'parked') THEN '' ELSE coalesce(o.transfer_id, '') END, coalesce(p.traceparent, ''), i.ledger_id
   FROM first f CROSS JOIN ledger_identity i
   LEFT JOIN LATERAL (SELECT o.key, o.source, o.route, o.partner, o.amount_minor, o.currency, o.transfer_id
                        FROM operations o WHERE o.id = f.operation_id LIMIT 1) AS o ON true

@@ -82,7 +82,7 @@ func TestI11_TheEventSaysWhatWasRecorded(t *testing.T) {
 		t.Fatalf("events %+v", events)
 	}
 	got := events[0]
-	got.Ref, got.OccurredAt = 0, time.Time{}
+	got.Ref, got.OccurredAt, got.Ledger = 0, time.Time{}, uuid.Nil
 	want := ledger.Event{ID: "01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11.authorized", Type: "authorized", Key: w.Key, Source: "wallet", Route: "gbp-fps",
 		Partner: "northbank", Amount: w.Amount, TransferID: "tr_1", TraceParent: w.TraceParent}
 	if got != want {
@@ -95,6 +95,27 @@ func TestI11_TheEventSaysWhatWasRecorded(t *testing.T) {
 	publish(t, db.Ledger, events...)
 	db.wantCount(0, "outbox", `SELECT count(*) FROM outbox`)
 	publish(t, db.Ledger, events...) // twice does nothing
+}
+
+// TestOutbox_EarlierEventsTellNothingLater: what came before the outcome is published after it, when the broker was away, and must not say it.
+func TestOutbox_EarlierEventsTellNothingLater(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	wantAccepted(t, db.Ledger, orderOf(w), ledger.Accepted)
+	mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, w), "mismatch", true))
+	db.exec(`UPDATE operations SET state = 'open', code = NULL WHERE key = $1`, w.Key) // as a resolution does
+	db.exec(`UPDATE due SET parked = false, due_at = now() - interval '1 s'`)
+	mustRecord(t, db.Ledger, ledger.Authorize(sweepOne(t, db.Ledger).Claim, "tr_1"))
+	var got []string
+	for events := unpublishedOf(t, db.Ledger, 10); len(events) > 0; events = unpublishedOf(t, db.Ledger, 10) {
+		for _, e := range events {
+			got = append(got, e.Type+" "+e.Partner+" "+e.Code+" "+e.TransferID)
+		}
+		publish(t, db.Ledger, events...)
+	}
+	if want := []string{"accepted   ", "parked northbank mismatch ", "authorized northbank  tr_1"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
 }
 
 func TestOutbox_OneEventPerKeyOldestFirst(t *testing.T) {
