@@ -2,7 +2,8 @@ package batch
 
 import (
 	"context"
-	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // paces let rows pass at the rate of the run, and at the rate of each partner, over all goroutines.
@@ -14,9 +15,9 @@ type paces struct {
 
 func newPaces(partners map[string]string, opt EnqueueOptions) *paces {
 	p := &paces{run: newPace(opt.Rate), partners: partners, each: map[string]*pace{}}
-	for partner, rate := range opt.Rates {
-		if rate > 0 {
-			p.each[partner] = newPace(rate)
+	for partner, rows := range opt.Rates {
+		if rows > 0 {
+			p.each[partner] = newPace(rows)
 		}
 	}
 	return p
@@ -48,16 +49,14 @@ func (p *paces) wait(ctx context.Context, items []item) ([]item, error) {
 	return slice, ctx.Err()
 }
 
-// pace lets a number of rows a second pass.
+// pace lets a number of rows a second pass, those of one second at once.
 type pace struct {
-	rate int
-	next chan time.Time // the one that holds it decides when the next may pass
+	rate  int // 0 = as many as come
+	limit *rate.Limiter
 }
 
-func newPace(rate int) *pace {
-	p := &pace{rate: rate, next: make(chan time.Time, 1)}
-	p.next <- time.Time{}
-	return p
+func newPace(rows int) *pace {
+	return &pace{rate: rows, limit: rate.NewLimiter(rate.Limit(rows), rows)}
 }
 
 // most is how many of some rows pass at once.
@@ -72,18 +71,9 @@ func (p *pace) wait(ctx context.Context, rows int) error {
 	if p.rate <= 0 {
 		return ctx.Err()
 	}
-	at := <-p.next
-	now := time.Now()
-	if at.Before(now) {
-		at = now
-	}
-	p.next <- at.Add(time.Duration(rows) * time.Second / time.Duration(p.rate))
-	timer := time.NewTimer(at.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	err := p.limit.WaitN(ctx, rows)
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return err
 }
