@@ -20,7 +20,10 @@
 //
 // Every leaf is judged by an oracle that reads the model's rows, the bank's own lists of executions and of answers and what crossed the interfaces,
 // and shares no code with fold or ledger. Whether an attempt is in doubt it takes from what the bank answered, not from what a worker wrote of it.
-// Deliberate breakages prove that it sees what it is there to see, and a differential test runs random calls on the model and on Postgres.
+// Deliberate breakages prove that it sees what it is there to see.
+//
+// What holds over the model holds over package ledger as far as a differential test reaches: random calls on the model and on Postgres, with claims and
+// operations lost as in a failover. Deliberate breakages of the SQL, made on its way to the server, prove how far that is.
 //
 // A stopped process is let go while the partner's profile still covers its request (the key window; the latest arrival where duplicates
 // are not serialised). Beyond that no promise reaches, see package worker.

@@ -255,9 +255,12 @@ func TestEveryBreakageFailsALeaf(t *testing.T) {
 	for _, sc := range scenarios() {
 		worlds[sc.name] = sc
 	}
-	found := 0
-	all := mutants()
-	for _, m := range all {
+	found, tried := 0, 0
+	for i, m := range mutants() {
+		if raced && i%5 != 0 { // all of them are tried where a run costs a tenth
+			continue
+		}
+		tried++
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			sc, known := worlds[m.in]
 			if !known {
@@ -273,5 +276,5 @@ func TestEveryBreakageFailsALeaf(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d of %d breakages found", found, len(all))
+	t.Logf("%d of %d breakages found", found, tried)
 }

@@ -17,7 +17,7 @@ func (w *twins) loseClaim(ctx context.Context, wish ledger.Wish) {
 	if before == nil || before.state.Finished() || before.state == ledger.StateParked {
 		return
 	}
-	w.dueNow()
+	w.dueNow(true)
 	before = w.model.snapshot().ops[wish.Key]
 	var operation, due []byte
 	err := w.owner.QueryRow(ctx, `SELECT to_jsonb(o), to_jsonb(d) FROM operations o JOIN due d ON d.operation_id = o.id WHERE o.key = $1`, wish.Key).Scan(&operation, &due)
@@ -39,6 +39,7 @@ func (w *twins) loseClaim(ctx context.Context, wish ledger.Wish) {
 		w.attemptBoth(ctx, claim)
 	}
 	w.made(kind)
+	w.lost = append(w.lost, claim)
 	w.model.ops[wish.Key] = before
 	w.untriggered(ctx, func(do func(string, ...any)) {
 		do(`DELETE FROM attempts WHERE operation_id = $1 AND claim_token = $2`, claim.real.OperationID, claim.real.Token)

@@ -140,6 +140,30 @@ func (m *memory) claim(w ledger.Wish, token uuid.UUID) ledger.ClaimAnswer {
 	return m.loser(r, w, now)
 }
 
+// accept puts an order on record that nobody has been given yet.
+func (m *memory) accept(w ledger.Wish, grace time.Duration) (answer ledger.AcceptAnswer, state ledger.State, inDoubt bool) {
+	if r := m.ops[w.Key]; r != nil {
+		switch {
+		case r.wish.Fingerprint.Version != w.Fingerprint.Version:
+			return ledger.AcceptOtherVersion, "", false
+		case r.wish.Fingerprint != w.Fingerprint:
+			return ledger.AcceptConflict, "", false
+		}
+		return ledger.AcceptedBefore, r.state, r.inDoubt
+	}
+	now := m.now()
+	w.PublishedAt = time.Time{}
+	r := m.insert(w, uuid.Nil, now, false, false, m.mayBeLost(w.Key) || m.strays[w.Key])
+	r.events = append(r.events, "accepted")
+	switch {
+	case !w.NotAfter.IsZero() && !w.NotAfter.After(now):
+		r.dueAt = now
+	case now.Add(grace).After(w.NotBefore):
+		r.dueAt = now.Add(grace)
+	}
+	return ledger.Accepted, r.state, r.inDoubt
+}
+
 // judgeRefused makes nothing of a refused job but doubt that is not on record.
 func (m *memory) judgeRefused(w ledger.Wish, now time.Time, doubt bool) ledger.ClaimAnswer {
 	r, known := m.ops[w.Key]
