@@ -2,6 +2,7 @@ package outage
 
 import (
 	"context"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -31,13 +32,21 @@ func (r *rig) noDeadLettersBut(t *testing.T, dead int) {
 	}
 }
 
+// full makes outages as long as the cases say that are named after a time.
+var full = flag.Bool("full", false, "Postgres is away for the 60 s of case E6, not for 6")
+
+// TestE6_PostgresAwayForAWhile: for 60 s by `go test ./integration/outage -run E6 -full`; for a tenth of that otherwise, which is four leases here.
 func TestE6_PostgresAwayForAWhile(t *testing.T) {
+	away := 6 * time.Second
+	if *full {
+		away = time.Minute
+	}
 	r := newRig(t, setup{bank: hostile()})
 	r.start(t, "", nil)
 	end := r.loading(t)
 	awhile(time.Second)
 	r.postgres.Kill() // immediate shutdown: no session is asked
-	awhile(6 * time.Second)
+	awhile(away)
 	check(t, r.postgres.Restart(t.Context()))
 	awhile(time.Second)
 	end()

@@ -113,9 +113,9 @@ func TestE4_KilledWorkersJobsResume(t *testing.T) {
 	r.prove(t)
 }
 
-// TestE13_TermDuringACall: the process ends only after the outcome of the call in flight is committed.
+// TestE13_TermDuringACall: the process ends only after the outcome of the call in flight, which takes 5 s, is committed.
 func TestE13_TermDuringACall(t *testing.T) {
-	r := newRig(t, setup{bank: banksim.Options{Calm: true, Latency: 700 * time.Millisecond}, // far from the end of the call, on a busy machine too
+	r := newRig(t, setup{bank: banksim.Options{Calm: true, Latency: 5 * time.Second}, // far from the end of the call, on a busy machine too
 		settings: arena.Settings{Timeout: 15 * time.Second, Lease: 18 * time.Second, Grace: 20 * time.Second}})
 	arrived := r.arrivals()
 	w := r.start(t, "", nil)
