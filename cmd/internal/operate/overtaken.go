@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,36 +32,27 @@ func (s *Service) resolved(ctx context.Context, p Proposal) (string, error) {
 	if err != nil || json.Unmarshal(p.Content, &content) != nil {
 		return "", nil //nolint:nilerr // nothing can be said of it
 	}
-	said, err := s.ledger.Said(ctx, key)
-	if err != nil {
-		return "", denied(err)
-	}
-	e, err := s.ledger.Explain(ctx, key)
+	var state ledger.State
+	var fence int32
+	var transfer, code, said string
+	var outcome *time.Time
+	err = s.db.QueryRow(ctx, `SELECT o.state::text, o.fence, coalesce(o.transfer_id, ''), coalesce(o.code, ''), o.outcome_at, coalesce(said_of(o.key), '')
+  FROM operations o WHERE o.key = $1`, key).Scan(&state, &fence, &transfer, &code, &outcome, &said)
 	switch {
-	case errors.Is(err, ledger.ErrNotFound):
+	case errors.Is(err, pgx.ErrNoRows):
 		return "the ledger has no such operation any more", nil
 	case err != nil:
-		return "", denied(err)
-	case e.State.Finished():
-		return fmt.Sprintf("the operation is %s%s since %s", e.State, detail(e), e.OutcomeAt.UTC().Format(time.RFC3339)), nil
-	case e.State != ledger.StateParked:
-		return fmt.Sprintf("the operation is %s and no longer waits for a person", e.State), nil
-	case e.Fence != content.Fence:
+		return "", fmt.Errorf("ask what became of %s: %w", key, denied(err))
+	case state.Finished():
+		return fmt.Sprintf("the operation is %s (%s) since %s", state, cmp.Or(transfer, code), orZero(outcome).UTC().Format(time.RFC3339)), nil
+	case state != ledger.StateParked:
+		return fmt.Sprintf("the operation is %s and no longer waits for a person", state), nil
+	case fence != content.Fence:
 		return "the operation was worked since, and is parked again: look again", nil
 	case said != content.Said:
 		return "the partner has been heard of since: look again, with `paidonce ops explain " + key.String() + "`", nil
 	}
 	return "", nil
-}
-
-func detail(e ledger.Explanation) string {
-	switch {
-	case e.TransferID != "":
-		return ", transfer " + e.TransferID + ","
-	case e.Code != "":
-		return ", " + e.Code + ","
-	}
-	return ""
 }
 
 // identified says what became of the operator that an identity was proposed for.

@@ -54,7 +54,7 @@ func TestProposals_WhatIsOvertakenIsNotAgreedTo(t *testing.T) {
 	d.news(approved, ledger.Fact{Kind: ledger.FactLookUp, Verdict: "in_flight"})
 
 	for id, says := range map[uuid.UUID]string{
-		first.ID: "the operation is authorized, transfer tr_1, since 20", second.ID: "the partner has been heard of since", third.ID: "the partner has been heard of since",
+		first.ID: "the operation is authorized (tr_1) since 20", second.ID: "the partner has been heard of since", third.ID: "the partner has been heard of since",
 	} {
 		p, err := d.Proposal(ctx, id)
 		if err != nil || p.State != operate.ProposalOvertaken || !strings.HasPrefix(p.Overtaken, says) {
