@@ -48,7 +48,7 @@ func TestA1_OneOfAHundredRacersClaims(t *testing.T) {
 	db.wantCount(1, "due", `SELECT count(*) FROM due`)
 }
 
-func TestI2_ClaimCommitsTheAttempt(t *testing.T) {
+func TestInvariant2_ClaimCommitsTheAttempt(t *testing.T) {
 	db := newDatabase(t, ledger.Options{Lease: 42 * time.Second})
 	w := newWish()
 	c := mustClaim(t, db.Ledger, w)

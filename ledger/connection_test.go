@@ -158,7 +158,7 @@ func TestD1_TheReplyToAnAppendIsLost(t *testing.T) {
 	}
 }
 
-func TestD2D4_ACancelledQueryLeavesNothingBehind(t *testing.T) {
+func TestD2_ACancelledQueryLeavesNothingBehind(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	super := connect(t, db.urls.Superuser)
 	w := newWish()
@@ -266,6 +266,26 @@ func TestD2_AFrozenClientHoldsNoLocks(t *testing.T) {
 	var ended *pgconn.PgError
 	if _, err := frozen.Exec(context.Background(), `COMMIT`); !errors.As(err, &ended) || ended.Code != "25P03" {
 		t.Errorf("the frozen one commits: %v, want that its session was ended", err)
+	}
+}
+
+// TestD4_AConnectionInATransactionIsNotUsedAgain: it never returns to the pool, and what it has locked is free.
+func TestD4_AConnectionInATransactionIsNotUsedAgain(t *testing.T) {
+	db := newDatabase(t, ledger.Options{MaxConns: 1})
+	c := mustClaim(t, db.Ledger, newWish())
+	conn, err := db.Pool().Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(context.Background(), `BEGIN`); err != nil {
+		t.Fatal(err)
+	}
+	left := countAs(t, conn.Conn(), `SELECT pg_backend_pid() FROM (SELECT FROM operations FOR UPDATE) AS locked`)
+	conn.Release()
+	mustRecord(t, db.Ledger, ledger.Authorize(c, "tr_1", verdict("authorized")))
+	var used int64
+	if err := db.Pool().QueryRow(context.Background(), `SELECT pg_backend_pid()`).Scan(&used); err != nil || used == left {
+		t.Errorf("connection %d is in use after it was given back in a transaction, err %v", used, err)
 	}
 }
 

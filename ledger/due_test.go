@@ -269,8 +269,8 @@ func TestI7I8_NotInDoubtTermsMayChange(t *testing.T) {
 	}
 }
 
-// TestI8_ARefusedRenderingBindsNoBytes: the local check refused the first attempt, so there were no bytes that could be sent again.
-func TestI8_ARefusedRenderingBindsNoBytes(t *testing.T) {
+// TestInvariant8_ARefusedRenderingBindsNoBytes: the local check refused the first attempt, so there were no bytes that could be sent again.
+func TestInvariant8_ARefusedRenderingBindsNoBytes(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()
 	rendered := w.Intention
@@ -319,7 +319,7 @@ func TestI7I8_AnAttemptThatDiffersIsNotCommitted(t *testing.T) {
 	}
 }
 
-func TestI2_CommitAttemptsPutsInDoubtAndIsSafeToRepeat(t *testing.T) {
+func TestInvariant2_CommitAttemptsPutsInDoubtAndIsSafeToRepeat(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w, work := swept(t, db, nil)
 	if e := explain(t, db.Ledger, w); e.InDoubt {
@@ -334,7 +334,7 @@ func TestI2_CommitAttemptsPutsInDoubtAndIsSafeToRepeat(t *testing.T) {
 	}
 }
 
-func TestI7_ANewEpochAllowsANewPartnerKeyAtTheSamePartner(t *testing.T) {
+func TestInvariant7_ANewEpochAllowsANewPartnerKeyAtTheSamePartner(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	raise := func(r *ledger.Record) { r.RaiseEpoch = true }
 	w, work := swept(t, db, raise)

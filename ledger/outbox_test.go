@@ -70,7 +70,7 @@ func TestI2I11_OnlyMarksOfWhatIsPublishedAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestI11_TheEventSaysWhatWasRecorded(t *testing.T) {
+func TestInvariant11_TheEventSaysWhatWasRecorded(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()
 	w.Key = uuid.MustParse("01939e1c-7a52-7c3e-9b6e-2f6f0b0f4a11")

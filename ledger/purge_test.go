@@ -63,7 +63,7 @@ func TestB17_RedeliveryAfterAPurgeIsNotSent(t *testing.T) {
 	db.wantCount(1, "operations", `SELECT count(*) FROM operations WHERE key = $1 AND fingerprint = $2 AND fence = 1`, w.Key, w.Fingerprint.Sum[:])
 }
 
-func TestI10_PurgeTakesOnlyWhatIsFinishedAndOld(t *testing.T) {
+func TestInvariant10_PurgeTakesOnlyWhatIsFinishedAndOld(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	old := authorized(t, db.Ledger)
 	rejected := newWish()
@@ -160,8 +160,8 @@ func TestPurge_LimitAgeAndRights(t *testing.T) {
 	db.wantCount(1, "payloads", `SELECT count(*) FROM payloads`)
 }
 
-// TestI10_TheOwnerCannotDeleteAPayloadThatIsNeeded: what the purge's own statement leaves out, the database refuses.
-func TestI10_TheOwnerCannotDeleteAPayloadThatIsNeeded(t *testing.T) {
+// TestInvariant10_TheOwnerCannotDeleteAPayloadThatIsNeeded: what the purge's own statement leaves out, the database refuses.
+func TestInvariant10_TheOwnerCannotDeleteAPayloadThatIsNeeded(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	finished := authorized(t, db.Ledger)
 	ofKey := `DELETE FROM payloads USING operations o WHERE o.id = operation_id AND o.key = $1`

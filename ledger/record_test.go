@@ -206,7 +206,7 @@ func TestC3_AStaleHolderChangesNothingAndItsEvidenceIsKept(t *testing.T) {
 	}
 }
 
-func TestI5_EveryPartOfTheClaimIsCompared(t *testing.T) {
+func TestInvariant5_EveryPartOfTheClaimIsCompared(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()
 	c := mustClaim(t, db.Ledger, w)
@@ -260,7 +260,7 @@ func decided(t *testing.T, db *database, w ledger.Wish, fence int32) {
 	db.wantCount(1, "authorized events", `SELECT count(*) FROM outbox JOIN operations o ON o.id = operation_id WHERE key = $1 AND type = 'authorized'`, w.Key)
 }
 
-func TestI5_LateAuthorizedDecidesWhatIsUnfinished(t *testing.T) {
+func TestInvariant5_LateAuthorizedDecidesWhatIsUnfinished(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	for name, record := range map[string]func(ledger.Claim) ledger.Record{
 		"open":    func(c ledger.Claim) ledger.Record { return ledger.Schedule(c, true, time.Hour) },
@@ -322,7 +322,7 @@ func TestI5_LateAuthorizedDecidesWhatIsUnfinished(t *testing.T) {
 	})
 }
 
-func TestI5_ContradictedOutcomes(t *testing.T) {
+func TestInvariant5_ContradictedOutcomes(t *testing.T) {
 	for name, record := range map[string]func(ledger.Claim) ledger.Record{
 		"rejected":               func(c ledger.Claim) ledger.Record { return ledger.Reject(c, "account_closed") },
 		"cancelled":              func(c ledger.Claim) ledger.Record { return ledger.Cancel(c, "expired") },
@@ -355,8 +355,8 @@ func TestI5_ContradictedOutcomes(t *testing.T) {
 	}
 }
 
-// TestI5_ContradictedBeforeAnyAttemptPausesTheRoute: no partner is on record of what was cancelled before it was sent, yet money left.
-func TestI5_ContradictedBeforeAnyAttemptPausesTheRoute(t *testing.T) {
+// TestInvariant5_ContradictedBeforeAnyAttemptPausesTheRoute: no partner is on record of what was cancelled before it was sent, yet money left.
+func TestInvariant5_ContradictedBeforeAnyAttemptPausesTheRoute(t *testing.T) {
 	for name, cancel := range map[string]func(*database, ledger.Order) error{
 		"by its source": func(db *database, o ledger.Order) error {
 			_, _, err := db.CancelIfOpen(context.Background(), o.Key, o.Source, "cancelled_by_source")
@@ -387,7 +387,7 @@ func TestI5_ContradictedBeforeAnyAttemptPausesTheRoute(t *testing.T) {
 	}
 }
 
-func TestI5_TheSameTransferAgainContradictsNothing(t *testing.T) {
+func TestInvariant5_TheSameTransferAgainContradictsNothing(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()
 	mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, w), "tr_1"))
@@ -400,8 +400,8 @@ func TestI5_TheSameTransferAgainContradictsNothing(t *testing.T) {
 	}
 }
 
-// TestI5_AMismatchBesideAuthorizedDecidesNothing: with a Mismatch beside it, it is parked.
-func TestI5_AMismatchBesideAuthorizedDecidesNothing(t *testing.T) {
+// TestInvariant5_AMismatchBesideAuthorizedDecidesNothing: with a Mismatch beside it, it is parked.
+func TestInvariant5_AMismatchBesideAuthorizedDecidesNothing(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	w := newWish()
 	mustRecord(t, db.Ledger, ledger.Park(mustClaim(t, db.Ledger, w), "patience_over", true))

@@ -77,7 +77,7 @@ func sqlTable(db *database, query string) map[string]bool {
 	return table
 }
 
-func TestI4_StateTableInGoAndInSQL(t *testing.T) {
+func TestInvariant4_StateTableInGoAndInSQL(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	want := parseTable(stateTable)
 	table := sqlTable(db, everyStateTransition)
@@ -93,7 +93,7 @@ func TestI4_StateTableInGoAndInSQL(t *testing.T) {
 	}
 }
 
-func TestI4_SettlementTableInSQL(t *testing.T) {
+func TestInvariant4_SettlementTableInSQL(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	want := parseTable(settlementTable)
 	want[" "] = true
@@ -108,9 +108,9 @@ func TestI4_SettlementTableInSQL(t *testing.T) {
 	}
 }
 
-// TestI4_TriggerRefusesEveryOtherTransition drives the table through the trigger: from each state that API calls reach, the owner may set
+// TestInvariant4_TriggerRefusesEveryOtherTransition drives the table through the trigger: from each state that API calls reach, the owner may set
 // exactly what the table allows.
-func TestI4_TriggerRefusesEveryOtherTransition(t *testing.T) {
+func TestInvariant4_TriggerRefusesEveryOtherTransition(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	reach := map[string]func(ledger.Claim) ledger.Record{
 		"open":       func(c ledger.Claim) ledger.Record { return ledger.Schedule(c, false, 0) },
@@ -139,7 +139,7 @@ func TestI4_TriggerRefusesEveryOtherTransition(t *testing.T) {
 	}
 }
 
-func TestI4_WhatNeverChanges(t *testing.T) {
+func TestInvariant4_WhatNeverChanges(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	open, authorized, rejected := newWish(), newWish(), newWish()
 	mustRecord(t, db.Ledger, ledger.Schedule(mustClaim(t, db.Ledger, open), true, 0))
@@ -265,7 +265,7 @@ func TestI3I5_EveryCheckRefuses(t *testing.T) {
 	refused(t, db.conn, uniqueViolation, insertOperation("key", key))
 }
 
-func TestI6_EntriesBalanceOrAreRefused(t *testing.T) {
+func TestInvariant6_EntriesBalanceOrAreRefused(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})
 	const insert = `INSERT INTO entries (operation_id, event, amount_minor, currency, account) VALUES `
 	db.exec(insert + `(1, 'authorized', -4900, 'GBP', 'customer:wallet/c'), (1, 'authorized', 4900, 'GBP', 'transit:northbank')`)

@@ -164,9 +164,9 @@ func names(happened []happening) string {
 	return fmt.Sprintf("%q", all)
 }
 
-// TestFoldNeverSendsInDoubtWithoutLeave tries every sequence under every weakness of partner and situation: what forbids a
+// TestInvariant3_TheFoldNeverSendsInDoubtWithoutLeave tries every sequence under every weakness of partner and situation: what forbids a
 // send forbids it, and nothing but proof ends an operation.
-func TestFoldNeverSendsInDoubtWithoutLeave(t *testing.T) {
+func TestInvariant3_TheFoldNeverSendsInDoubtWithoutLeave(t *testing.T) {
 	weaknesses := map[string]func(*bankclient.Profile, *Situation){
 		"honours no key":          func(p *bankclient.Profile, _ *Situation) { p.HonoursKeys = false },
 		"executes duplicates":     func(p *bankclient.Profile, _ *Situation) { p.SerialisesDuplicates = false },
@@ -438,9 +438,9 @@ func TestFoldIsMonotone(t *testing.T) {
 	})
 }
 
-// TestI9_TimeAloneProvesNothing: for what is on record, a later hour never brings an outcome and never newly allows a send
+// TestInvariant9_TimeAloneProvesNothing: for what is on record, a later hour never brings an outcome and never newly allows a send
 // while in doubt, except when a minimum delay is over.
-func TestI9_TimeAloneProvesNothing(t *testing.T) {
+func TestInvariant9_TimeAloneProvesNothing(t *testing.T) {
 	profile := goodProfile()
 	sequences(3, func(happened []happening) {
 		s := Fold(history(happened), rules(&profile))

@@ -148,8 +148,8 @@ func TestLocalCheckRefusesAndParks(t *testing.T) {
 	})
 }
 
-// TestI7_AnotherJobsPayloadIsNotSent: what is on record must be the job that the operation was made for, whoever wrote it there.
-func TestI7_AnotherJobsPayloadIsNotSent(t *testing.T) {
+// TestInvariant7_AnotherJobsPayloadIsNotSent: what is on record must be the job that the operation was made for, whoever wrote it there.
+func TestInvariant7_AnotherJobsPayloadIsNotSent(t *testing.T) {
 	for name, change := range map[string]func(*job.Job){
 		"another amount": func(j *job.Job) { j.Amount.Minor = 20_000_000 },
 		"another key":    func(j *job.Job) { j.Key = job.NewKey() },

@@ -369,8 +369,8 @@ func (w *world) count(t *testing.T, query string) int {
 	return n
 }
 
-// TestI7_TheSweepSendsNoPayloadThatIsAnotherJobs: whoever may insert an operation gives it the payload of a job that was paid a day ago.
-func TestI7_TheSweepSendsNoPayloadThatIsAnotherJobs(t *testing.T) {
+// TestInvariant7_TheSweepSendsNoPayloadThatIsAnotherJobs: whoever may insert an operation gives it the payload of a job that was paid a day ago.
+func TestInvariant7_TheSweepSendsNoPayloadThatIsAnotherJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, banksim.Options{Calm: true})
 	paid, payload := workertest.Order(t)

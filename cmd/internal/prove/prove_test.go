@@ -45,7 +45,7 @@ func (w *world) usualNumbers(r prove.Report) {
 	}
 }
 
-func TestI12_CleanRunHolds(t *testing.T) {
+func TestInvariant12_CleanRunHolds(t *testing.T) {
 	w := usual(t)
 	r := w.prove(w.options())
 	w.finds(r)
@@ -217,7 +217,7 @@ func TestDamagedLedgerIsFound(t *testing.T) {
 	}
 }
 
-func TestI11_DeletedOutboxRowIsFound(t *testing.T) {
+func TestInvariant11_DeletedOutboxRowIsFound(t *testing.T) {
 	w := usual(t)
 	database, options := w.clone()
 	conn := w.superuser(database)
@@ -238,8 +238,8 @@ func TestI11_DeletedOutboxRowIsFound(t *testing.T) {
 	w.finds(w.prove(options), "lost: the ledger has an outbox row of operation 4711, and the operation is gone")
 }
 
-// TestI12_AcceptedAndNotPublishedIsTheLedgersOwn: an order whose job the broker does not have is open, not lost.
-func TestI12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
+// TestInvariant12_AcceptedAndNotPublishedIsTheLedgersOwn: an order whose job the broker does not have is open, not lost.
+func TestInvariant12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
 	w := usual(t)
 	database, options := w.clone()
 	w.damage(database, `UPDATE ledger_identity SET database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())`) // at home in the copy
@@ -288,7 +288,7 @@ func TestI12_AcceptedAndNotPublishedIsTheLedgersOwn(t *testing.T) {
 }
 
 // A correction of a dead letter is on record before its job is published: then it is the only place of its key.
-func TestI12_CorrectionThatWasNotPublishedIsCounted(t *testing.T) {
+func TestInvariant12_CorrectionThatWasNotPublishedIsCounted(t *testing.T) {
 	w := usual(t)
 	database, options := w.clone()
 	correction := func(n int, route string) string {
@@ -499,7 +499,7 @@ func TestP1_RemovedDeadLetterIsFound(t *testing.T) {
 		"lost "+key(1).String()+": a job that differs from the operation (message 11) was acknowledged, and is no dead letter")
 }
 
-func TestI11_RemovedEventIsFound(t *testing.T) {
+func TestInvariant11_RemovedEventIsFound(t *testing.T) {
 	w := usual(t)
 	events, err := w.js.Stream(t.Context(), "WITHDRAWAL_EVENTS")
 	if err != nil {
