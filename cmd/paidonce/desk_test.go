@@ -76,7 +76,7 @@ func (o *office) claim(partner string) ledger.ClaimAnswer {
 		Amount: money.Amount{Minor: 4900, Currency: "GBP"}, PublishedAt: time.Now(),
 		Payload: []byte(`{"v":1,"beneficiary":{"name":"` + canaryName + `","iban":"` + canaryIBAN + `"},"reference":"` + canaryReference + `"}`),
 		Intention: ledger.Intention{Partner: partner, Credential: "2026-11", Endpoint: "POST http://127.0.0.1:1/v1/transfers", Renderer: 1,
-			BodySHA256: sha256.Sum256([]byte("body")), PartnerKey: uuid.NewString(), EndToEndID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"},
+			BodySHA256: sha256.Sum256([]byte("body")), PartnerKey: uuid.NewString(), EndToEndID: strings.ReplaceAll(key.String(), "-", "")[:26]},
 	}})[0]
 	if claim.Answer != ledger.Claimed {
 		o.t.Fatalf("%+v", claim)
