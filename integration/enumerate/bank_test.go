@@ -19,6 +19,7 @@ type bank struct {
 	arrivals   []arrival
 	late       []late
 	lookUps    []lookedUp
+	unsent     []uuid.UUID // claims under which a request was rendered, and not a byte of it left
 }
 
 // kept is what the bank keeps under a partner key.

@@ -8,9 +8,10 @@
 // What may go wrong, up to a number of faults per run (two; three where poison is the matter): a process is killed or stopped (SIGSTOP) after each
 // of its steps, a statement is applied and its reply lost, a statement does not reach the ledger, the partner does any of the things that the
 // verdict table knows, a look-up lags, gets no answer or finds the transfer unfinished, a request is executed after the caller gave up, a call
-// outlasts a third of the lease, a lease lapses, a standby without the last write is promoted. Messages are redelivered. After the end the payload
-// is purged and the message replayed. Steps are all that a worker asks of its ledger: claims, claims of what is due, attempts, records, renewals,
-// pauses, looks at parked operations and what is kept of those; that each of them was lost, not reached and died after is counted.
+// outlasts a third of the lease, a lease lapses, a process that was stopped while it dialled is too late to begin, the batch run is cancelled, a standby
+// without the last write is promoted. Messages are redelivered. After the end the payload is purged and the message replayed. Steps are all that a
+// worker asks of its ledger: claims, claims of what is due, attempts, records, renewals, pauses, looks at parked operations and what is kept of those;
+// that each of them was lost, not reached and died after is counted.
 //
 // What is left out because it is the same as something that is in: that a process ends later than right after its own last step; which of
 // two fresh processes is the first; when exactly a late execution happens between two calls to the bank; the place of an acknowledgement

@@ -31,7 +31,7 @@ type memory struct {
 // switches break the model on purpose.
 type switches struct {
 	skipFence, skipToken, skipLease, busyIsClaimed, lateRejectedDecides, noEvent, oneEntry, sweepsParked, lapsedForgotten,
-	resurrects, purgeTakesKey, purgeTakesPrint, renewsUnasked bool
+	resurrects, purgeTakesKey, purgeTakesPrint, renewsUnasked, stopsUnheeded bool
 }
 
 // row is one operation with all that hangs on it.
@@ -265,7 +265,7 @@ func (m *memory) commitAttempt(s ledger.Resend) ledger.AttemptAnswer {
 	if r == nil {
 		return ledger.AttemptFenced
 	}
-	if r.stopped != "" && !slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return a.Token == s.Claim.Token }) {
+	if r.stopped != "" && !m.broken.stopsUnheeded && !slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return a.Token == s.Claim.Token }) {
 		return ledger.AttemptStopped
 	}
 	same := (r.partner == "" || r.partner == in.Partner) && (r.partnerKey == "" || r.partnerKey == in.PartnerKey)
@@ -529,6 +529,18 @@ func (m *memory) renew(c ledger.Claim) bool {
 	r.leaseUntil = m.now().Add(m.lease)
 	r.dueAt = r.leaseUntil
 	return true
+}
+
+// stop is what the cancelling of a batch run does to one of its operations: it ends what may be ended, and marks the rest.
+func (m *memory) stop(r *row) {
+	if r.state != ledger.StateOpen || r.inDoubt {
+		r.stopped = "run_cancelled"
+		return
+	}
+	r.put(ledger.StateCancelled)
+	r.held, r.code, r.dueAt = false, "run_cancelled", time.Time{}
+	r.observe(ledger.Fact{Kind: ledger.FactNote, Code: "run_cancelled"}, m.mint(), 0, r.fence, m.now())
+	m.publish(r, string(ledger.StateCancelled))
 }
 
 // purge deletes the payloads of what has an outcome that nothing speaks against.

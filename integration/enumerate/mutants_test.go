@@ -316,6 +316,14 @@ func mutants() []mutant {
 				}
 			}
 		})},
+		{name: "a stop is not obeyed", in: "run_cancelled", switches: switches{stopsUnheeded: true}, ledger: viaLedger(func(b *brokenLedger) {
+			b.works = func(works []ledger.Work) {
+				for i := range works {
+					works[i].Stopped = ""
+				}
+			}
+		})},
+		{name: "a lapsed lease is not noticed before a call", in: "no_look_up", options: func(o *worker.Options) { o.Clock = func() time.Duration { return 0 } }},
 		{name: "not_after is not obeyed", in: "expires", ledger: viaLedger(func(b *brokenLedger) {
 			b.works = func(works []ledger.Work) {
 				for i := range works {

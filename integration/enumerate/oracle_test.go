@@ -1,6 +1,7 @@
 package enumerate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,7 @@ type truths struct {
 	mustPark    bool // by what is on record
 	needless    bool
 	lost        bool // a failover took writes
+	stopped     bool // its run was cancelled
 }
 
 func (w *world) fault(format string, args ...any) {
@@ -126,16 +128,24 @@ func (w *world) pause(scope ledger.Scope, name, reason string) {
 	w.led.pause(scope, name, reason)
 }
 
-func (w *world) commitAttempt(p *process, s ledger.Resend, decided time.Time) ledger.AttemptAnswer {
+func (w *world) commitAttempt(p *process, s ledger.Resend, decided time.Time) ledger.AttemptResult {
 	w.keep()
-	answer := w.led.commitAttempt(s)
-	if answer != ledger.AttemptCommitted {
+	answer := ledger.AttemptResult{Answer: w.led.commitAttempt(s)}
+	switch answer.Answer {
+	case ledger.AttemptStopped:
+		answer.Stopped = w.row().stopped
+		return answer
+	case ledger.AttemptCommitted:
+	default:
 		return answer
 	}
 	p.goOn(s.Claim.Token)
 	w.truth.attempts++
 	if w.truth.holder != s.Claim.Token {
 		w.fault("I5: an attempt was committed under a stale claim")
+	}
+	if w.truth.stopped {
+		w.fault("an attempt was committed after its run was cancelled")
 	}
 	if w.truth.paused[s.Claim.Token] {
 		w.fault("a paused partner is about to be sent something")
@@ -263,6 +273,12 @@ func (w *world) lookUp(pr bankclient.Prepared, f find, token uuid.UUID) bankclie
 	return w.bank.lookUp(pr, f, token)
 }
 
+// unsent is what a partner's client says of a request that was too late to begin.
+func (w *world) unsent(token uuid.UUID) bankclient.Result {
+	w.bank.unsent = append(w.bank.unsent, token)
+	return bankclient.Result{Verdict: bankclient.NotExecuted, Code: "late"}
+}
+
 func (w *world) send(pr bankclient.Prepared, a act, token uuid.UUID, stood time.Time) bankclient.Result {
 	w.judgePoison(token, "sent")
 	r := w.row()
@@ -288,6 +304,9 @@ func (w *world) send(pr bankclient.Prepared, a act, token uuid.UUID, stood time.
 	}
 	if end := w.sc.profileExpiry(w.start); !end.IsZero() && !stood.Before(end) {
 		w.fault("a call was started after not_after")
+	}
+	if token == w.truth.holder && stood.Add(cmp.Or(w.sc.timeout, timeout)).After(w.truth.until) {
+		w.fault("a call was started so late that its claim may lapse meanwhile")
 	}
 	return w.bank.arrive(pr, a, token)
 }
@@ -409,76 +428,6 @@ func (w *world) judgeEnd() {
 	w.judgeEvidence(r)
 }
 
-// judgeWitness holds what is put on record of a claim against what the bank itself answered under it, and the other way round: a worker that misreads
-// an answer, and records what it misread, agrees with itself.
-func (w *world) judgeWitness(r *row, rec ledger.Record, result ledger.RecordResult) {
-	for _, f := range rec.Facts {
-		switch {
-		case f.Kind == ledger.FactVerdict && f.Code == "not_started" && !w.bank.asked(rec.Claim.Token):
-		case f.Kind == ledger.FactVerdict && !w.bank.answered(f, rec.Claim.Token):
-			w.fault("put on record is a call that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
-		case f.Kind == ledger.FactLookUp && !w.bank.found(f, rec.Claim.Token):
-			w.fault("put on record is a look-up that was %s (%s), and the bank answered none so", f.Verdict, f.Code)
-		}
-	}
-	if result.Err != nil {
-		return
-	}
-	for _, a := range w.bank.arrivals {
-		kept := slices.ContainsFunc(r.facts, func(f ledger.Fact) bool { return f.Token == a.token && f.Verdict == answerOnRecord(a.answer) })
-		if a.token == rec.Claim.Token && !kept {
-			w.fault("the bank's answer to a call was %s, and the record of its claim says nothing of it", answerOnRecord(a.answer))
-		}
-	}
-}
-
-// asked reports whether anything was sent under a claim.
-func (b *bank) asked(token uuid.UUID) bool {
-	return slices.ContainsFunc(b.arrivals, func(a arrival) bool { return a.token == token })
-}
-
-// answered reports whether the bank answered a call under a claim with what a fact says.
-func (b *bank) answered(f ledger.Fact, token uuid.UUID) bool {
-	return slices.ContainsFunc(b.arrivals, func(a arrival) bool {
-		return a.token == token && f.Verdict == answerOnRecord(a.answer) && f.TransferID == a.answer.TransferID && f.Authoritative == a.answer.Authoritative
-	})
-}
-
-// found reports whether the bank answered a look-up under a claim with what a fact says.
-func (b *bank) found(f ledger.Fact, token uuid.UUID) bool {
-	return slices.ContainsFunc(b.lookUps, func(l lookedUp) bool {
-		said := "no_answer"
-		switch l.found.Answer {
-		case bankclient.Found:
-			said = answerOnRecord(l.found.Result)
-		case bankclient.NotFound:
-			said = "not_found"
-		case bankclient.NoAnswer:
-		}
-		return l.token == token && f.Verdict == said && f.TransferID == l.found.Result.TransferID
-	})
-}
-
-// answerOnRecord is the name under which an answer of the bank is to be on record.
-func answerOnRecord(said bankclient.Result) string {
-	switch said.Verdict {
-	case bankclient.Authorized:
-		return "authorized"
-	case bankclient.Rejected:
-		return "rejected"
-	case bankclient.NotExecuted:
-		return "not_executed"
-	case bankclient.InFlight:
-		return "in_flight"
-	case bankclient.KeyReused:
-		return "key_reused"
-	case bankclient.Mismatch:
-		return "mismatch"
-	case bankclient.Unknown:
-	}
-	return "unknown"
-}
-
 // judgeParked: only what is ambiguous, disagreed on, or killed workers comes before a person, and with its evidence.
 func (w *world) judgeParked(r *row) {
 	ambiguous := slices.ContainsFunc(r.attempts, func(a ledger.Attempt) bool { return !w.cleared(r, a) }) || w.truth.lost
@@ -584,7 +533,7 @@ func (w *world) judgeEvidence(r *row) {
 	if (r.state == ledger.StateAuthorized && !has("authorized")) || (r.state == ledger.StateRejected && !has("rejected")) {
 		w.fault("%s without an observation that says so", r.state)
 	}
-	if r.state == ledger.StateCancelled && w.sc.notAfter == 0 {
+	if r.state == ledger.StateCancelled && w.sc.notAfter == 0 && !w.truth.stopped {
 		w.fault("cancelled, though nobody asked for that")
 	}
 }

@@ -41,6 +41,7 @@ type crossing struct {
 	fail  func(error)
 	to    bankclient.Prepared // of send and look_up
 	send  func(act)
+	hold  func() // of send: not a byte leaves
 	ask   func(find)
 	token uuid.UUID // of record
 	slow  bool      // of send and look_up: it took long
@@ -216,7 +217,7 @@ func (l ledgerPort) CommitAttempts(_ context.Context, resends []ledger.Resend) (
 	decided := time.Now()
 	l.p.cross(&crossing{kind: "attempt", fence: resends[0].Claim.Fence, apply: func() {
 		results = one(resends, func(r ledger.Resend) ledger.AttemptResult {
-			return ledger.AttemptResult{Answer: l.p.host.world.Load().commitAttempt(l.p, r, decided)}
+			return l.p.host.world.Load().commitAttempt(l.p, r, decided)
 		})
 	}, fail: func(err error) { results = slices.Repeat([]ledger.AttemptResult{{Err: err}}, len(resends)) }})
 	return results
@@ -290,7 +291,8 @@ func (b bankPort) PrepareAs(renderer int16, key uuid.UUID, epoch int16, t bankcl
 
 func (b bankPort) Send(_ context.Context, pr bankclient.Prepared) (said bankclient.Result) {
 	stood, token := time.Now(), b.p.actsUnder()
-	b.p.cross(&crossing{kind: "send", to: pr, send: func(a act) { said = b.p.host.world.Load().send(pr, a, token, stood) }, fail: func(error) {}})
+	b.p.cross(&crossing{kind: "send", to: pr, send: func(a act) { said = b.p.host.world.Load().send(pr, a, token, stood) },
+		hold: func() { said = b.p.host.world.Load().unsent(token) }, fail: func(error) {}})
 	return said
 }
 

@@ -115,6 +115,7 @@ func sqlMutants() []sqlMutant {
 		{"contradicted: nobody pauses", 0, inContra, []string{"SELECT scope, name, $2::text, $3::text FROM stopped\n  ON CONFLICT", "SELECT scope, name, $2::text, $3::text FROM stopped WHERE false\n  ON CONFLICT"}},
 		{"contradicted: it has no event", 0, inContra, []string{"'late_authorized' FROM marked", "'late_authorized' FROM marked WHERE false"}},
 		{"pause: it does not stand", 3, "INSERT INTO pauses (scope, name, reason, by) VALUES", []string{"VALUES ($1, $2, $3, $4)", "SELECT $1, $2, $3, $4 WHERE false"}},
+		{"purge: what is under way is purged", 0, "octet_length(p", []string{"o.state IN ('authorized', 'rejected', 'cancelled') AND o.outcome_at < x.cutoff AND o.contradicted_at IS NULL", "true", "AND o.state IN ('authorized', 'rejected', 'cancelled') AND o.contradicted_at IS NULL", ""}},
 		{"purge: nothing is purged", 1, inPurge, []string{"AND o.id = p.operation_id", "AND false"}},
 	}
 }

@@ -28,6 +28,7 @@ type scenario struct {
 	calmLedger  bool          // no lost replies
 	renews      bool          // leases are renewed, and calls may outlast a third of one
 	timeout     time.Duration // of calls; 0 = as elsewhere
+	stops       bool          // a batch run may be cancelled
 	failover    bool          // a standby without the last write may be promoted
 	notAfter    time.Duration
 	parkedEvery time.Duration
@@ -242,6 +243,9 @@ func (w *world) crossingMoves(c *crossing) (goes move, faults []move) {
 		for _, a := range acts[1:] {
 			costs(name+": "+string(a), func() { c.send(a) })
 		}
+		if c.to.InTime != nil && !c.to.InTime() { // it was stopped before the first byte, not after the last
+			faults = append(faults, let(name+": too late to begin", c.hold))
+		}
 		return let(name+": "+string(acts[0]), func() { c.send(acts[0]) }), faults
 	case "look_up":
 		for _, f := range w.bank.finds(c.to)[1:] {
@@ -281,6 +285,14 @@ func (w *world) disasters() []move {
 		moves = append(moves,
 			move{fmt.Sprintf("%c is killed", 'A'+i), func() func() { w.faultsLeft--; return p.kill }},
 			move{fmt.Sprintf("%c is stopped", 'A'+i), func() func() { w.faultsLeft--; w.frozen[i] = true; return nil }})
+	}
+	if r := w.row(); w.sc.stops && !w.truth.stopped && w.unfinished() {
+		moves = append(moves, move{"its run is cancelled", func() func() {
+			w.faultsLeft--
+			w.truth.stopped = true
+			w.led.stop(r)
+			return nil
+		}})
 	}
 	acknowledged := slices.ContainsFunc(w.deliveries, func(d *delivery) bool { return d.settled == "done" })
 	if w.sc.failover && !w.failedOver && !acknowledged && w.standby != nil {
