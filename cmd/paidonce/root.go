@@ -25,6 +25,7 @@ type world struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	lookup         func(string) (string, bool)
+	names          []string // of the environment; nil = nobody looks
 }
 
 // session is one run of the program: the world and the flags that all commands share.
@@ -200,7 +201,7 @@ func (s *session) input() (config.Input, error) {
 			flags[path] = text
 		}
 	}
-	return config.Input{File: s.configFile, Lookup: s.lookup, Flags: flags, Rules: app.Rules(), Stdin: s.stdin}, nil
+	return config.Input{File: s.configFile, Lookup: s.lookup, Names: s.names, Flags: flags, Rules: app.Rules(), Stdin: s.stdin}, nil
 }
 
 func (s *session) printer() cli.Printer {

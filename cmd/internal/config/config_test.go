@@ -245,6 +245,21 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
+// TestVariablesThatAreNoSettings: a misspelt one would be read by nobody. What Kubernetes tells of a service named paidonce is not ours.
+func TestVariablesThatAreNoSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paidonce.yaml")
+	if err := os.WriteFile(file, []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"PAIDONCE_WORKER_LEESE", "PAIDONCE_CONFIG", "PAIDONCE_WORKER_LEASE", "HOME", "PAIDONCE_SERVICE_HOST", "PAIDONCE_GATEWAY_SERVICE_PORT_HTTP",
+		"PAIDONCE_PORT", "PAIDONCE_PORT_8080_TCP_ADDR", "PAIDONCE_PG_BIN", "PAIDONCE_OTHER"}
+	_, err := config.Load(config.Input{File: file, Names: names})
+	want := []string{"environment PAIDONCE_OTHER: is not a setting", "environment PAIDONCE_WORKER_LEESE: is not a setting; did you mean PAIDONCE_WORKER_LEASE?"}
+	if got := problems(t, err); !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
 func TestFlagsCarryNoSecrets(t *testing.T) {
 	for path, text := range map[string]string{
 		"database.url": "postgres://u:canary@h/db", "nats.url": "nats://canary@h:4222", "partners.northbank.base_url": "http://u:canary@h",

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,7 @@ import (
 type Input struct {
 	File   string                      // YAML file; empty = PAIDONCE_CONFIG, else none
 	Lookup func(string) (string, bool) // environment; nil = none
+	Names  []string                    // of the variables that are set in the environment, to find misspelt ones; nil = nobody looks
 	Flags  map[string]string           // path -> text, of the flags that were given
 	Rules  []Rule                      // what other packages demand of the settings
 	Stdin  io.Reader                   // read when a secret file is "-"
@@ -54,6 +56,7 @@ func read(in Input) (*Config, Problems) {
 	}
 	problems := readFile(c, in.File, lookup)
 	problems = append(problems, readEnvironment(c, lookup)...)
+	problems = append(problems, unknownVariables(in.Names)...)
 	return c, append(problems, readFlags(c, in.Flags)...)
 }
 
@@ -91,6 +94,41 @@ func readEnvironment(c *Config, lookup func(string) (string, bool)) Problems {
 		}
 	}
 	return problems
+}
+
+// unknownVariables refuses what looks like a setting and is none: nothing would read it.
+func unknownVariables(names []string) Problems {
+	const ours = "PAIDONCE_"
+	known := []string{"config"}
+	for _, s := range Settings() {
+		if !strings.Contains(s.Path, "<name>") {
+			known = append(known, strings.ToLower(strings.TrimPrefix(variable(s.Path), ours))) // a guarded one has a refusal of its own
+		}
+	}
+	var problems Problems
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		word, is := strings.CutPrefix(name, ours)
+		if !is || slices.Contains(known, strings.ToLower(word)) || ofOthers(name) {
+			continue
+		}
+		text := "is not a setting"
+		if meant := nearest(word, known); meant != "" {
+			text += "; did you mean " + ours + strings.ToUpper(meant) + "?"
+		}
+		problems = append(problems, Problem{Place: "environment", Path: name, Text: text})
+	}
+	return problems
+}
+
+// ofOthers says that a variable is not meant for us: Kubernetes describes every service to every container, one named paidonce too, and the tests
+// have some.
+func ofOthers(name string) bool {
+	return strings.HasPrefix(name, "PAIDONCE_TEST_") || name == "PAIDONCE_PG_BIN" || serviceVariable().MatchString(name)
+}
+
+// serviceVariable matches the names that Kubernetes gives.
+func serviceVariable() *regexp.Regexp {
+	return regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 }
 
 // guarded is said of a setting that is not where it would be taken from.
