@@ -11,8 +11,9 @@ import (
 
 // Late is evidence found outside of a claim: a look-up of a parked operation, a webhook.
 type Late struct {
-	Key   uuid.UUID
-	Facts []Fact
+	Key        uuid.UUID
+	Facts      []Fact
+	PartnerKey string // under which the partner was asked; "" = nobody did
 }
 
 // verdictAuthorized is the one verdict that is exempt from the fence; beside verdictMismatch it decides nothing.
@@ -28,7 +29,7 @@ func (l *Ledger) Append(ctx context.Context, lates []Late) []RecordResult {
 	results := make([]RecordResult, len(lates))
 	for i := range lates {
 		claim := Claim{Key: lates[i].Key, Token: newToken()}
-		results[i] = l.keepEvidence(ctx, claim, lates[i].Facts, Record{})
+		results[i] = l.keepEvidence(ctx, claim, lates[i].Facts, Record{PartnerKey: lates[i].PartnerKey})
 	}
 	return results
 }
@@ -99,7 +100,7 @@ func keepEvidenceIn(ctx context.Context, tx pgx.Tx, claim Claim, facts []Fact, w
 		return RecordResult{Answer: Fenced, State: s.state}, fenceOff(ctx, tx, s)
 	case mismatch: // a stale holder changes no state; what the present one records is held against it
 	case authorized != "" && (s.state.Finished() || !s.mismatch):
-		return decideLate(ctx, tx, s, authorized)
+		return decideLate(ctx, tx, s, authorized, wanted.PartnerKey)
 	}
 	return RecordResult{Answer: Fenced, State: s.state}, nil
 }
@@ -134,7 +135,7 @@ UPDATE due d SET due_at = now() FROM dropped o WHERE d.operation_id = o.id`, s.i
 }
 
 // decideLate lets Authorized evidence decide an unfinished operation, or contradict a finished one.
-func decideLate(ctx context.Context, tx pgx.Tx, s standing, transferID string) (RecordResult, error) {
+func decideLate(ctx context.Context, tx pgx.Tx, s standing, transferID, partnerKey string) (RecordResult, error) {
 	switch {
 	case s.state == StateAuthorized && s.transferID == transferID:
 		return RecordResult{Answer: Fenced, State: s.state}, nil // nothing new
@@ -148,7 +149,7 @@ WITH decided AS (
          -- what a failover or a new epoch took from the row comes from the attempt, or from where the operation was due
          first_sent_at = coalesce(first_sent_at, created_at),
          partner = coalesce(partner, (SELECT d.partner FROM due d WHERE d.operation_id = $1)),
-         partner_key = coalesce(partner_key, (SELECT a.partner_key FROM attempts a WHERE a.operation_id = $1 ORDER BY a.fence DESC LIMIT 1), 'unknown')
+         partner_key = coalesce(partner_key, (SELECT a.partner_key FROM attempts a WHERE a.operation_id = $1 ORDER BY a.fence DESC LIMIT 1), nullif($3, ''), 'unknown')
    WHERE id = $1 AND state IN ('open', 'claimed', 'parked')
   RETURNING id, fence, amount_minor, currency, source, debtor_account, partner
 ), entry AS (
@@ -159,7 +160,7 @@ WITH decided AS (
 ), event AS (
   INSERT INTO outbox (operation_id, fence, type) SELECT id, fence, 'authorized' FROM decided
 )
-DELETE FROM due USING decided d WHERE due.operation_id = d.id`, s.id, transferID)
+DELETE FROM due USING decided d WHERE due.operation_id = d.id`, s.id, transferID, partnerKey)
 	return RecordResult{Answer: LateAuthorized, State: StateAuthorized}, err
 }
 

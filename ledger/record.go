@@ -51,13 +51,13 @@ func Release(c Claim, inDoubt bool, facts ...Fact) Record {
 // locked in the order of their keys. A mismatch that an earlier holder put on record meanwhile parks what this one calls authorized.
 const recordBatch = `
 WITH record AS MATERIALIZED (
-  SELECT r.key, r.id, r.token, r.fence, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, r.asked, r.n
+  SELECT r.key, r.id, r.token, r.fence, r.next, r.in_doubt, r.transfer_id, r.code, r.held, r.due_in, r.raise, r.asked, r.partner_key, r.n
     FROM unnest($1::uuid[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::bool[], $7::text[], $8::text[], $9::bool[], $10::int8[], $11::int2[],
-                $22::bool[])
-    WITH ORDINALITY AS r(key, id, token, fence, next, in_doubt, transfer_id, code, held, due_in, raise, asked, n)
+                $22::bool[], $23::text[])
+    WITH ORDINALITY AS r(key, id, token, fence, next, in_doubt, transfer_id, code, held, due_in, raise, asked, partner_key, n)
    ORDER BY r.key
 ), held AS MATERIALIZED (
-  SELECT r.n, r.token, r.transfer_id, r.held, r.raise, o.id, beside.mismatch OR r.in_doubt AS in_doubt,
+  SELECT r.n, r.token, r.transfer_id, r.held, r.raise, r.partner_key, o.id, beside.mismatch OR r.in_doubt AS in_doubt,
          CASE WHEN beside.mismatch THEN 'parked' ELSE r.next END AS next, CASE WHEN beside.mismatch THEN 'mismatch' ELSE r.code END AS code,
          CASE WHEN beside.mismatch THEN $21::int8 ELSE r.due_in END AS due_in
     FROM record r CROSS JOIN LATERAL (
@@ -76,7 +76,7 @@ WITH record AS MATERIALIZED (
          partner = coalesce(o.partner, CASE WHEN h.in_doubt OR h.next = 'authorized' THEN
            (SELECT d.partner FROM due d WHERE d.operation_id = o.id) END),
          partner_key = CASE WHEN h.raise = 0 THEN coalesce(o.partner_key, CASE WHEN h.next = 'authorized' THEN
-           coalesce((SELECT a.partner_key FROM attempts a WHERE a.operation_id = o.id ORDER BY a.fence DESC LIMIT 1), 'unknown') END) END,
+           coalesce((SELECT a.partner_key FROM attempts a WHERE a.operation_id = o.id ORDER BY a.fence DESC LIMIT 1), nullif(h.partner_key, ''), 'unknown') END) END,
          -- doubt without an attempt on record comes from before a failover
          first_sent_at = CASE WHEN h.raise = 0 THEN coalesce(o.first_sent_at, CASE WHEN h.in_doubt OR h.next = 'authorized' THEN o.created_at END) END
     FROM held h WHERE o.id = h.id
@@ -138,7 +138,7 @@ func (l *Ledger) recordOnce(ctx context.Context, records []Record) ([]RecordResu
 	err := l.inOneTrip(ctx, func(b *pgx.Batch) {
 		b.Queue(recordBatch, c.key, c.id, c.token, c.fence, r.next, r.inDoubt, r.transferID, r.code, r.held, r.dueInMS, r.raise,
 			f.record, f.n, f.kind, f.verdict, f.authoritative, f.transferID, f.code, f.evidence, f.askedAt,
-			parkedLookUp.Milliseconds(), r.asked).Query(func(rows pgx.Rows) error {
+			parkedLookUp.Milliseconds(), r.asked, r.partnerKey).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var n int
 				var state State
@@ -159,6 +159,7 @@ func (l *Ledger) recordOnce(ctx context.Context, records []Record) ([]RecordResu
 // recordArrays are records as columns.
 type recordArrays struct {
 	next, transferID, code []string
+	partnerKey             []string
 	inDoubt, held, asked   []bool // asked: a look-up is among the facts, so somebody may have been here before
 	dueInMS                []int64
 	raise                  []int16
@@ -176,6 +177,7 @@ func (c *recordArrays) add(r *Record) {
 	c.next = append(c.next, string(r.Next))
 	c.transferID = append(c.transferID, r.TransferID)
 	c.code = append(c.code, r.Code)
+	c.partnerKey = append(c.partnerKey, r.PartnerKey)
 	c.inDoubt = append(c.inDoubt, r.InDoubt)
 	c.held = append(c.held, r.Held)
 	c.asked = append(c.asked, slices.ContainsFunc(r.Facts, func(f Fact) bool { return f.Kind == FactLookUp }))

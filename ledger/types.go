@@ -172,6 +172,7 @@ type Record struct {
 	Held       bool          // with open: not to be started until resumed; Code says why
 	DueIn      time.Duration // with open: until the next attempt; with parked: until the next look-up
 	RaiseEpoch bool          // with open, not in doubt: the partner stored a rejection whose cause was ours to cure
+	PartnerKey string        // under which the partner was asked or sent to: kept where no attempt is on record, as after a failover
 }
 
 // RecordAnswer says what became of one Record.

@@ -214,6 +214,9 @@ func TestLostClaimIsLookedUpFirst(t *testing.T) {
 			}
 			wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateAuthorized, "")
 			stop(t, p)
+			if got := w.led.AskedUnder(key); got == "" || got != w.Sent(key)[0].PartnerKey {
+				t.Errorf("recorded under partner key %q, the bank saw %q", got, w.Sent(key)[0].PartnerKey)
+			}
 			if !booked {
 				// Lease 60 s, latest arrival 60 s, visibility 5 s.
 				if at := w.Sent(key)[0].At; at.Before(recovered.Add(125 * time.Second)) {

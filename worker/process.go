@@ -316,7 +316,7 @@ func found(op *operation, finding bankclient.Finding) ledger.Fact {
 
 // conclude records what a step came to and where the operation goes. Only here an outcome is decided.
 func (w *Worker) conclude(op *operation, did StepKind, next Step, said bankclient.Result) bool {
-	record := ledger.Record{Claim: op.claim, Facts: op.facts[op.known:], Code: next.Code, InDoubt: op.standing.InDoubt}
+	record := ledger.Record{Claim: op.claim, Facts: op.facts[op.known:], Code: next.Code, InDoubt: op.standing.InDoubt, PartnerKey: op.prepared.PartnerKey}
 	ours := said.Cause != bankclient.CauseNone && !op.standing.Mismatch && !op.standing.Authorized
 	switch {
 	case ours && next.Kind == Reject && !op.standing.InDoubt: // stored under the partner key for a cause of ours: that key is used up

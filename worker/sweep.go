@@ -104,7 +104,7 @@ func (w *Worker) askParked(ctx context.Context, p *partner, work *ledger.Work) b
 		// Beside a mismatch it decides nothing: a person does.
 		fact.Kind, fact.Verdict, fact.Code = ledger.FactNote, "", "authorized_beside_mismatch"
 	}
-	for _, result := range w.ledger.Append(w.life, []ledger.Late{{Key: work.Claim.Key, Facts: []ledger.Fact{fact}}}) {
+	for _, result := range w.ledger.Append(w.life, []ledger.Late{{Key: work.Claim.Key, Facts: []ledger.Fact{fact}, PartnerKey: op.prepared.PartnerKey}}) {
 		if result.Err != nil {
 			w.log.Warn().Err(result.Err).Stringer("key", work.Claim.Key).Msg("look-up of parked operation not kept")
 		}

@@ -381,6 +381,9 @@ func (r *rig) prove(t *testing.T) *proof.Judgement {
 		ev, err = w.Collect(t.Context(), r.all)
 		return err == nil, err
 	})
+	if n := r.count(t, "SELECT count(*) FROM operations WHERE partner_key = 'unknown'"); n != 0 {
+		t.Errorf("%d operations do not name the key under which they were found at the bank", n)
+	}
 	j := proof.Judge(r.all, ev)
 	if !j.Held() {
 		t.Errorf("%s\n%s", j, strings.Join(j.Violations, "\n"))

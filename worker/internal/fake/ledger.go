@@ -19,7 +19,8 @@ import (
 
 // Ledger keeps operations in memory. Its clock is time.Now, which stands for the database's.
 type Ledger struct {
-	lease time.Duration
+	askedUnder map[uuid.UUID]string
+	lease      time.Duration
 
 	mu          sync.Mutex
 	ops         map[uuid.UUID]*Operation
@@ -57,7 +58,7 @@ type Operation struct {
 
 // NewLedger returns an empty ledger.
 func NewLedger(lease time.Duration) *Ledger {
-	return &Ledger{lease: lease, ops: map[uuid.UUID]*Operation{}, pauses: map[string]string{}}
+	return &Ledger{lease: lease, askedUnder: map[uuid.UUID]string{}, ops: map[uuid.UUID]*Operation{}, pauses: map[string]string{}}
 }
 
 // Lease is how long a claim holds.
@@ -267,6 +268,7 @@ func (l *Ledger) Record(_ context.Context, records []ledger.Record) []ledger.Rec
 	defer l.mu.Unlock()
 	results := make([]ledger.RecordResult, len(records))
 	for i := range records {
+		l.askedUnder[records[i].Claim.Key] = records[i].PartnerKey
 		results[i] = l.record(&records[i])
 	}
 	return results
@@ -367,9 +369,17 @@ func (l *Ledger) Append(_ context.Context, lates []ledger.Late) []ledger.RecordR
 	defer l.mu.Unlock()
 	results := make([]ledger.RecordResult, len(lates))
 	for i, late := range lates {
+		l.askedUnder[late.Key] = late.PartnerKey
 		results[i] = l.keep(l.ops[late.Key], ledger.Claim{Token: uuid.New()}, late.Facts, false)
 	}
 	return results
+}
+
+// AskedUnder is the partner key that came with the last record of a key.
+func (l *Ledger) AskedUnder(key uuid.UUID) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.askedUnder[key]
 }
 
 // Renew extends the leases that are still theirs.
