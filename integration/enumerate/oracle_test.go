@@ -498,7 +498,7 @@ func (w *world) judgeReplay(before *row, sent int) {
 		w.fault("the payload of what is %s was not purged", before.state)
 	}
 	if r.wish.Key != before.wish.Key || r.wish.Fingerprint != before.wish.Fingerprint || r.state != before.state || r.transferID != before.transferID ||
-		r.code != before.code || r.partnerKey != before.partnerKey || len(r.attempts) != len(before.attempts) || len(r.facts) != len(before.facts) ||
+		r.code != before.code || r.partnerKey != before.partnerKey || len(r.attempts) != len(before.attempts) || len(r.facts) < len(before.facts) || // late evidence may have come
 		len(r.entries) != len(before.entries) {
 		w.fault("I10: what a purge left of what was %s is something else", before.state)
 	}
