@@ -38,6 +38,12 @@
 //   - net/http may repeat a look-up (a GET) by itself on a connection that died. That moves no money.
 //   - net/http logs the bytes of an unsolicited answer through package log. A program must point that somewhere safe.
 //
+// # What makes the exchange
+//
+// The reader and the writer of HTTP/1.1 are net/http's. A create goes over a connection of ours (line.go), in the goroutine of its caller: nothing
+// there could send twice, and a connection on which anything has come while no call was under way is not written to. Look-ups, creates over
+// HTTP/2 and creates where a proxy may be between go over an http.Transport, which wakes two goroutines more for each call.
+//
 // # How net/http is kept from sending twice
 //
 // With an idempotency key in a header, net/http repeats a POST when a kept-alive connection dies after the request was written,

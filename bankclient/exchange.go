@@ -36,6 +36,8 @@ type exchange struct {
 	header    http.Header
 	headerKey [1]string
 	reader    bytes.Reader
+	request   http.Request // of a line; its body is reader
+	out       bytes.Buffer // its bytes
 
 	// The answer.
 	err      error // of the transport, before or inside of the body
@@ -53,6 +55,9 @@ func newExchange() *exchange {
 		WroteHeaders:         x.wroteHeaders,
 		WroteRequest:         x.wroteRequest,
 		GotFirstResponseByte: x.gotFirstByte,
+	}
+	x.request = http.Request{
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: x.header, Body: io.NopCloser(&x.reader),
 	}
 	return x
 }
@@ -186,6 +191,11 @@ func (p *pool) put(x *exchange) {
 // request was given is passed over; not a byte was written to it, so the request still leaves at most once.
 func (p *Partner) do(ctx context.Context, rq request) *exchange {
 	start := p.cfg.Clock()
+	if p.lines != nil && rq.body != nil {
+		x := p.direct(ctx, rq)
+		x.elapsed = p.cfg.Clock().Sub(start)
+		return x
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	for {
@@ -231,6 +241,7 @@ func (p *Partner) try(ctx context.Context, x *exchange, rq request) {
 			defer func() { _ = x.conn.Close() }() // what matters was read
 		}
 		x.read(resp, p.limit)
+		_ = resp.Body.Close() // what matters was read; its error adds nothing
 	}
 }
 
@@ -263,8 +274,7 @@ func (p *Partner) fill(x *exchange, rq request) {
 func (x *exchange) read(resp *http.Response, limit int64) {
 	x.status, x.answer = resp.StatusCode, resp.Header
 	x.advance(PhaseFirstByte)
-	defer func() { _ = resp.Body.Close() }() // what matters was read; its error adds nothing
-	if resp.StatusCode < 200 {               // 101: the body is the connection itself and never ends
+	if resp.StatusCode < 200 { // 101: the body is the connection itself and never ends
 		return
 	}
 	if resp.ContentLength > limit {

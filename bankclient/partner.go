@@ -65,6 +65,7 @@ type Partner struct {
 	limit   int64
 
 	endpoint  string
+	lines     *lines // of calls that move money; nil where those are net/http's too
 	transport *http.Transport
 	lookUps   *http.Transport // each over a connection of its own
 	fixed     fixed
@@ -91,6 +92,7 @@ func New(cfg Config, adapter Adapter) (*Partner, error) {
 		endpoint:  endpointOf(create),
 		limit:     profile.ResponseLimit,
 		gate:      newGate(cfg),
+		lines:     newLines(cfg, profile, create),
 		transport: newTransport(cfg, profile),
 	}
 	p.lookUps = p.transport // over HTTP/2 an answer belongs to its stream
@@ -225,6 +227,7 @@ func (p *Partner) Gate() *Gate { return p.gate }
 
 // Close closes idle connections. Calls in flight go on.
 func (p *Partner) Close() {
+	p.lines.closeIdle()
 	p.transport.CloseIdleConnections()
 	p.lookUps.CloseIdleConnections()
 }

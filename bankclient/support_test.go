@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -53,11 +54,20 @@ func vary(change func(*bankclient.Profile)) bankclient.Adapter {
 }
 
 func config(baseURL string) bankclient.Config {
-	return bankclient.Config{
+	c := bankclient.Config{
 		ID: "northbank", BaseURL: baseURL, CredentialID: "2026-11", Token: func() string { return "s3cret" },
 		Timeout: 5 * time.Second, MaxInFlight: 8,
 	}
+	if overTransport {
+		c.Proxy = noProxy
+	}
+	return c
 }
+
+// overTransport makes calls go over net/http's Transport, as they do where there may be a proxy.
+var overTransport bool
+
+func noProxy(*http.Request) (*url.URL, error) { return nil, nil }
 
 // echoing is a partner whose answers name their request, so that connections are used again over plain TCP too.
 func echoing(cfg bankclient.Config) bankclient.Config {

@@ -144,6 +144,17 @@ func TestA5_TLSRefusalConcernsThePartner(t *testing.T) {
 		p := open(t, cfg, reference.New())
 		p.Send(t.Context(), prepare(t, p))
 	})
+	t.Run("silent in the handshake", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody speaks
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		cfg := config("https://" + l.Addr().String())
+		cfg.TLSTimeout = 50 * time.Millisecond
+		p := open(t, cfg, reference.New())
+		wantVerdict(t, p.Send(t.Context(), prepare(t, p)), notExecuted, partner)
+	})
 	t.Run("closed in the handshake", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

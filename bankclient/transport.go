@@ -20,20 +20,11 @@ var errProxyRefused = errors.New("proxy refused")
 // newTransport makes the one transport of a partner. Calls use it directly, without http.Client: nothing above it follows
 // redirects, keeps cookies or repeats a call. What bounds a call is its context; what is set here bounds its parts.
 func newTransport(cfg Config, profile Profile) *http.Transport {
-	secure := cfg.TLS.Clone()
-	if secure == nil {
-		secure = &tls.Config{}
-	}
-	secure.MinVersion = max(secure.MinVersion, tls.VersionTLS12)
-
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(profile.AllowsHTTP2)
 
-	dial := dialer(cfg.DialContext)
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.DialTimeout}).DialContext
-	}
+	dial := dialerOf(cfg)
 	if !profile.AllowsHTTP2 {
 		dial = watch(dial)
 	}
@@ -41,7 +32,7 @@ func newTransport(cfg Config, profile Profile) *http.Transport {
 		Proxy:                  cfg.Proxy,
 		OnProxyConnectResponse: checkProxy,
 		DialContext:            dial,
-		TLSClientConfig:        secure,
+		TLSClientConfig:        secureOf(cfg),
 		TLSHandshakeTimeout:    cfg.TLSTimeout,
 		Protocols:              protocols,
 		MaxConnsPerHost:        cfg.MaxInFlight,
@@ -50,10 +41,26 @@ func newTransport(cfg Config, profile Profile) *http.Transport {
 		IdleConnTimeout:        cfg.IdleTimeout,
 		ResponseHeaderTimeout:  0, // the context's deadline covers it, without a second timer per call
 		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
+		MaxResponseHeaderBytes: maxHeaders,
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 	}
+}
+
+func dialerOf(cfg Config) dialer {
+	if cfg.DialContext != nil {
+		return cfg.DialContext
+	}
+	return (&net.Dialer{Timeout: cfg.DialTimeout}).DialContext
+}
+
+func secureOf(cfg Config) *tls.Config {
+	secure := cfg.TLS.Clone()
+	if secure == nil {
+		secure = &tls.Config{}
+	}
+	secure.MinVersion = max(secure.MinVersion, tls.VersionTLS12)
+	return secure
 }
 
 func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {

@@ -119,6 +119,7 @@ func TestA3_EndAfterRequestIsUnknown(t *testing.T) {
 		"close-delimited, nothing":     closing,
 		"length, too long by far":      length("99999999999") + agreeing,
 		"length negative":              length("-1") + agreeing,
+		"headers larger than allowed":  "HTTP/1.1 201 X\r\n" + strings.Repeat("A: b\r\n", 20000) + closing[len("HTTP/1.1 201 X\r\n"):] + agreeing,
 		"headers without end":          "HTTP/1.1 201 X\r\n" + strings.Repeat("A: b\r\n", 20000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,6 +132,7 @@ func TestA3_EndAfterRequestIsUnknown(t *testing.T) {
 	}
 	whole := sendTo(t, say(t, closing+agreeing))
 	wantVerdict(t, whole, authorized, operation)
+	wantVerdict(t, sendTo(t, say(t, reply(201, jsonType, strings.Repeat(" ", 100<<10)+agreeing))), authorized, operation)
 }
 
 func TestA3_ResetAfterRequestIsUnknown(t *testing.T) {
@@ -200,11 +202,14 @@ func TestA3_CallersEndIsUnknownAfterTheRequest(t *testing.T) {
 		_, _ = io.ReadFull(c, make([]byte, 1))
 		return false
 	})
-	p := partnerAt(t, b.URL)
+	cfg := config(b.URL)
+	cfg.Timeout = time.Minute
+	p := open(t, cfg, reference.New())
+	start := time.Now()
 	r := p.Send(ctx, prepare(t, p))
 	wantVerdict(t, r, unknown, operation)
-	if r.Evidence.Error != "canceled" {
-		t.Fatalf("error %q", r.Evidence.Error)
+	if took := time.Since(start); r.Evidence.Error != "canceled" || took > 30*time.Second { // without the caller's end it would take the timeout
+		t.Fatalf("error %q after %s", r.Evidence.Error, took)
 	}
 }
 
@@ -407,7 +412,10 @@ func TestHTTP1IsForced(t *testing.T) {
 	t.Cleanup(s.Close)
 	for _, allowed := range []bool{false, true} {
 		cfg := config(s.URL)
-		cfg.TLS = s.Client().Transport.(*http.Transport).TLSClientConfig
+		cfg.TLS = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		if !allowed {
+			cfg.TLS.NextProtos = []string{"h2", "http/1.1"} // whatever the configuration would offer
+		}
 		p := open(t, cfg, vary(func(p *bankclient.Profile) { p.AllowsHTTP2 = allowed }))
 		wantVerdict(t, p.Send(t.Context(), prepare(t, p)), authorized, operation)
 		p.Close()
