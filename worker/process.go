@@ -220,7 +220,7 @@ func (w *Worker) commitAttempt(op *operation) (refused Step, ours bool) {
 	case ledger.AttemptDiffers:
 		return Step{Kind: Park, Code: "request_changed"}, true
 	case ledger.AttemptStopped: // since we claimed it
-		op.stopped = result.Stopped
+		op.stopped = cmp.Or(result.Stopped, "stopped") // without a word it may be sent no more than with one
 		step := w.next(op)
 		step.Code = cmp.Or(step.Code, op.stopped)
 		return step, true
