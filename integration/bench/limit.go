@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -155,9 +158,12 @@ func runLimitConsume(ctx context.Context, s childSettings, ready func(childReady
 	return nil
 }
 
-// runLimitExchange makes calls whose bytes were made before, and reads the answers without looking at them.
+// runLimitExchange makes calls over a connection for each caller, as package bankclient does, and reads the answers without looking at them.
 func runLimitExchange(ctx context.Context, s childSettings, ready func(childReady) error) error {
-	transport := &http.Transport{MaxIdleConns: s.InFlight, MaxIdleConnsPerHost: s.InFlight, MaxConnsPerHost: s.InFlight, DisableCompression: true}
+	transfers, err := url.Parse(s.BankURL + "/v1/transfers")
+	if err != nil {
+		return err
+	}
 	o := order{Amount: "49.00", Currency: "GBP", Beneficiary: map[string]any{"name": "A N Example", "iban": "GB33BUKB20201555555555"}, Reference: "Withdrawal"}
 	body, err := o.body()
 	if err != nil {
@@ -175,9 +181,14 @@ func runLimitExchange(ctx context.Context, s childSettings, ready func(childRead
 		var group errgroup.Group
 		for range s.InFlight {
 			group.Go(func() error {
-				into := make([]byte, 4096)
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", transfers.Host)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close() }() // its answers were read
+				in, into := bufio.NewReader(conn), make([]byte, 4096)
 				for i := next.Add(1) - 1; int(i) < len(part); i = next.Add(1) - 1 {
-					if err := exchange(ctx, transport, s.BankURL+"/v1/transfers", part[i], body, into); err != nil {
+					if err := exchange(conn, in, transfers, part[i], body, into); err != nil {
 						return err
 					}
 				}
@@ -193,13 +204,19 @@ func runLimitExchange(ctx context.Context, s childSettings, ready func(childRead
 	return nil
 }
 
-func exchange(ctx context.Context, transport *http.Transport, url, key string, body, into []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
+func exchange(conn io.Writer, in *bufio.Reader, to *url.URL, key string, body, into []byte) error {
+	request := &http.Request{
+		Method: http.MethodPost, URL: to, Host: to.Host, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+		Header: http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer bench"}, "Idempotency-Key": {key}},
+	}
+	var out bytes.Buffer
+	if err := request.Write(&out); err != nil {
 		return err
 	}
-	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer bench"}, "Idempotency-Key": {key}}
-	response, err := transport.RoundTrip(request)
+	if _, err := conn.Write(out.Bytes()); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(in, request)
 	if err != nil {
 		return err
 	}
