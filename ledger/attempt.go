@@ -45,8 +45,8 @@ WITH resend AS MATERIALIZED (
    ORDER BY r.key
 ), held AS MATERIALIZED (
   SELECT r.n, o.id, -- once more, with the same token, it is told the same
-         (SELECT s.code FROM stops s WHERE s.operation_id = o.id
-             AND NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.claim_token = r.token)) AS stopped,
+         (SELECT s.code FROM (SELECT s.code FROM stops s WHERE s.operation_id = o.id UNION ALL SELECT k.code FROM key_stops k WHERE k.key = r.key LIMIT 1) AS s
+           WHERE NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.claim_token = r.token)) AS stopped,
          coalesce(o.partner = r.partner, true) AND coalesce(o.partner_key = r.partner_key, true)
          AND NOT EXISTS (SELECT FROM attempts a WHERE a.operation_id = o.id AND a.partner_key = r.partner_key
                             AND ((a.body_sha256 <> r.body_sha256 AND a.body_sha256 <> decode(repeat('00', 32), 'hex'))

@@ -149,10 +149,10 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 	if len(work) == 0 {
 		return nil
 	}
-	ids := make([]int64, len(work))
+	ids, keys := make([]int64, len(work)), make([]uuid.UUID, len(work))
 	place := make(map[int64]*Work, len(work))
 	for i := range work {
-		ids[i] = work[i].Claim.OperationID
+		ids[i], keys[i] = work[i].Claim.OperationID, work[i].Claim.Key
 		place[ids[i]] = &work[i]
 	}
 	return l.inOneTrip(ctx, func(b *pgx.Batch) {
@@ -174,7 +174,8 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 				}
 				return rows.Err()
 			})
-		b.Queue(`SELECT operation_id, code FROM stops WHERE operation_id = ANY($1)`, ids).Query(func(rows pgx.Rows) error {
+		b.Queue(`SELECT operation_id, code FROM stops WHERE operation_id = ANY($1)
+		  UNION ALL SELECT w.id, s.code FROM key_stops s JOIN unnest($1::int8[], $2::uuid[]) AS w(id, key) USING (key)`, ids, keys).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var id int64
 				var code string

@@ -69,7 +69,7 @@ BEGIN
     GRANT DELETE, UPDATE ON unpublished_jobs TO paidonce_batch;
     GRANT INSERT (operation_id, fence, type) ON outbox TO paidonce_batch; -- in the order in which they come, and by a trigger 'accepted' only
     -- What is neither under way nor in doubt is ended, held and let go, and nothing else of an operation.
-    GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), hold_run_rows(uuid, integer, integer),
+    GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), stop_run_keys(uuid, uuid[]), hold_run_rows(uuid, integer, integer),
       free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
     GRANT INSERT ON batch_parts, batch_rows TO paidonce_batch;
@@ -79,16 +79,16 @@ BEGIN
     GRANT UPDATE (recorded), DELETE ON batch_parts TO paidonce_batch;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
-    GRANT SELECT ON batch_runs, batch_parts, batch_rows, stops TO paidonce_operator;
+    GRANT SELECT ON batch_runs, batch_parts, batch_rows, stops, key_stops TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
     GRANT SELECT (id, run_key, state, changed_at) ON batch_runs TO paidonce_app; -- doctor names runs that nobody enqueues
     GRANT SELECT (run_id) ON batch_parts TO paidonce_app;
     GRANT SELECT (run_id, n, operation_id) ON batch_rows TO paidonce_app;
-    GRANT SELECT ON stops TO paidonce_app;
+    GRANT SELECT ON stops, key_stops TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
-    GRANT SELECT ON batch_runs, batch_rows, stops TO paidonce_reader; -- not batch_parts: beneficiaries lie there
+    GRANT SELECT ON batch_runs, batch_rows, stops, key_stops TO paidonce_reader; -- not batch_parts: beneficiaries lie there
   END IF;
 END $$;
 -- Dead letters: the index is the desk's to rebuild, what was done to letters is only added to.

@@ -55,6 +55,9 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 	if err := a.s.exec(ctx, `DELETE FROM batch_parts p USING batch_runs r WHERE p.run_id = $1 AND r.id = $1 AND NOT (`+mayHaveBeenLost+`)`, a.run.ID); err != nil {
 		return "", fmt.Errorf("remove the parts: %w", err)
 	}
+	if err := a.s.stopKeys(ctx, a.run.ID, by); err != nil {
+		return operate.OutcomePartial, err
+	}
 	a.s.at(ctx, pointEnded)
 	recorded := 0
 	for after := 0; ; {
@@ -79,6 +82,47 @@ func (a *cancelAct) Run(ctx context.Context, by operate.Operator) (string, error
 
 // mayHaveBeenLost is true of a run r that was there before a recovery: what was enqueued of it may be missing here.
 const mayHaveBeenLost = `r.at < (SELECT doubt_before FROM ledger_identity)`
+
+// stopKeys stops what may have been lost of a cancelled run: the keys in the parts that stayed, whose jobs may come again. Once more, it changes nothing.
+func (s *Service) stopKeys(ctx context.Context, run uuid.UUID, by operate.Operator) error {
+	parts, err := s.partsOf(ctx, run)
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	u, err := newUnpacker()
+	if err != nil {
+		return err
+	}
+	defer u.decoder.Close()
+	for _, p := range parts {
+		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run, p.number)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // of a run that nothing was lost of, and somebody else cancels
+		}
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		items, err := u.unpack(body, p.rows)
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		var keys []uuid.UUID
+		for _, i := range items[p.recorded:] {
+			keys = append(keys, i.key)
+		}
+		err = s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			if err := by.Present(ctx, tx); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `SELECT stop_run_keys($1, $2)`, run, keys)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("stop the rows of part %d: %w", p.number, err)
+		}
+	}
+	return nil
+}
 
 // endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another. Whether nothing was,
 // only a ledger that is at home knows, and only of runs that began there.

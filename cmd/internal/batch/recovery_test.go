@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 	"github.com/paidonce/paidonce/ledger"
@@ -103,4 +104,84 @@ func TestRecovery_RowsOfBeforeAreInDoubt(t *testing.T) {
 	w.enqueue(run)
 	w.want(8, `SELECT count(*) FROM operations WHERE in_doubt`)
 	w.want(8, `SELECT count(*) FROM batch_rows b JOIN operations o ON o.id = b.operation_id`)
+}
+
+// TestRecovery_WhatWasLostOfACancelledRunIsStopped: its jobs come again, before the cancellation or after it, and none is sent any more. A run
+// that nobody cancels goes on.
+func TestRecovery_WhatWasLostOfACancelledRunIsStopped(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	ctx := t.Context()
+	run := w.submit("run-1", csvRows(6))
+	other := w.submit("run-2", otherRows)
+	w.recovered() // all rows are lost, the parts are there
+	l := w.worker()
+	early := w.redelivered(l, run, 1) // before somebody cancels
+	if ended, err := w.Cancel(ctx, "run-1", w.people["olga"], "wrong month", false); err != nil || ended.Run.State != Cancelled {
+		t.Fatalf("cancel: %+v, %v", ended, err)
+	}
+	for name, c := range map[string]struct {
+		got  ledger.ClaimAnswer
+		want ledger.AttemptAnswer
+	}{
+		"claimed before": {early, ledger.AttemptStopped}, "claimed after": {w.redelivered(l, run, 6), ledger.AttemptStopped},
+		"of another run": {w.redelivered(l, other, 1), ledger.AttemptCommitted},
+	} {
+		if !c.got.InDoubt {
+			t.Errorf("%s: not in doubt, so it is sent at once", name)
+		}
+		r := l.CommitAttempts(ctx, []ledger.Resend{{Claim: c.got.Claim, Intention: ledger.Intention{
+			Partner: "northbank", Credential: "c", Endpoint: "https://bank.example", Renderer: 1, PartnerKey: c.got.Claim.Key.String(), BodySHA256: [32]byte{1},
+		}}})
+		if r[0].Err != nil || r[0].Answer != c.want {
+			t.Errorf("%s: %+v, want %d", name, r[0], c.want)
+		}
+	}
+	w.want(6, `SELECT count(*) FROM key_stops WHERE code = 'run_cancelled'`)
+}
+
+// redelivered claims a row of a part as its job comes from the broker, which has it from before.
+func (w *world) redelivered(l *ledger.Ledger, run Run, n int) ledger.ClaimAnswer {
+	w.t.Helper()
+	u, err := newUnpacker()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer u.decoder.Close()
+	part, rows := (n-1)/4, min(4, run.Rows-(n-1)/4*4)
+	items, err := u.unpack(value[[]byte](w, `SELECT body FROM batch_parts WHERE run_id = $1 AND first_n = $2`, run.ID, part*4+1), rows)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	i := items[(n-1)%4]
+	return l.Claim(w.t.Context(), []ledger.Wish{{
+		Key: i.key, Fingerprint: i.print, Source: run.Source, Route: i.route, DebtorAccount: i.debtor, Amount: i.amount, Payload: i.payload,
+		PublishedAt: value[time.Time](w, `SELECT now() - interval '1 h'`),
+		Intention:   ledger.Intention{Partner: "northbank", Credential: "c", Endpoint: "e", Renderer: 1, PartnerKey: i.key.String(), EndToEndID: "x"},
+	}})[0]
+}
+
+// TestRecovery_TheSweepIsToldOfAStopByKey, and of no other.
+func TestRecovery_TheSweepIsToldOfAStopByKey(t *testing.T) {
+	w := newWorld(t, operate.Options{Limits: wide()})
+	run, other := w.submit("run-1", csvRows(2)), w.submit("run-2", otherRows)
+	w.recovered()
+	l := w.worker()
+	stopped := w.redelivered(l, run, 1).Claim.Key
+	if claimed := w.redelivered(l, other, 1); !claimed.InDoubt {
+		t.Fatalf("claimed %+v", claimed)
+	}
+	if _, err := w.Cancel(t.Context(), "run-1", w.people["olga"], "wrong month", false); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`UPDATE operations SET lease_until = now() - interval '1 s'`)
+	w.exec(`UPDATE due SET due_at = now() - interval '1 s'`)
+	found, err := l.ClaimDue(t.Context(), "northbank", 100)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("the sweep takes %d, %v", len(found), err)
+	}
+	for _, one := range found {
+		if want := map[bool]string{true: "run_cancelled"}[one.Claim.Key == stopped]; one.Stopped != want {
+			t.Errorf("%s: stopped %q, want %q", one.Claim.Key, one.Stopped, want)
+		}
+	}
 }
