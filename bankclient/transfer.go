@@ -38,7 +38,8 @@ type Prepared struct {
 	Transfer     Transfer
 	Trace        Trace // what earlier answers named; only look-ups use it
 	// InTime is asked right before the first byte of a send leaves, since a process may be stopped, or its machine suspended, while it dials; false:
-	// not a byte leaves. It may be called by another goroutine. nil = always. Where requests share a connection (HTTP/2) it is asked when there is one.
+	// not a byte leaves. It may be called by another goroutine. nil = always. Where requests share a connection (HTTP/2) it is asked when
+	// there is one, and its no proves nothing.
 	InTime func() bool
 }
 

@@ -420,7 +420,6 @@ func TestTimelineGuard_NothingIsClaimedElsewhere(t *testing.T) {
 		"another server":   `system_identifier = '7000000000000000000'`,
 		"another database": `database_oid = database_oid::int8 + 1`,
 		"another table":    `operations_oid = operations_oid::int8 + 1`,
-		"not remembered":   `operations_oid = NULL`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(t, ledger.Options{})
@@ -440,6 +439,20 @@ func TestTimelineGuard_NothingIsClaimedElsewhere(t *testing.T) {
 			db.wantCount(2, "operations", `SELECT count(*) FROM operations`)
 			db.wantCount(2, "attempts", `SELECT count(*) FROM attempts`)
 		})
+	}
+}
+
+// TestTimelineGuard_NotRememberedYet: between migration 15 and the end of its command nothing is lost, and nothing is to be recovered.
+func TestTimelineGuard_NotRememberedYet(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	for _, column := range []string{"database_oid", "operations_oid"} {
+		db.move(column + ` = NULL`)
+		if a := db.Claim(context.Background(), []ledger.Wish{newWish()})[0]; !errors.Is(a.Err, ledger.ErrSchema) || a.Answer != ledger.NoAnswer {
+			t.Errorf("claim: %+v, want ErrSchema", a)
+		}
+		if err := db.Check(context.Background()); !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), "`paidonce migrate up`") {
+			t.Errorf("check: %v, want ErrSchema and the command", err)
+		}
 	}
 }
 
@@ -464,7 +477,7 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 	mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, done), "tr_1"))
 	db.move(`timeline = timeline + 1`)
 	published := time.Now()
-	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, time.Time{}, "failover of the night", "ann")
+	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, time.Time{}, time.Time{}, "failover of the night", "ann")
 	if err != nil {
 		t.Fatal(err)
 	}

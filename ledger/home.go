@@ -76,6 +76,9 @@ func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
 	if err != nil {
 		return id, fmt.Errorf("read ledger identity: %w", err)
 	}
+	if id.Database == 0 || id.Operations == 0 {
+		return id, fmt.Errorf("%w: the ledger does not remember its database: run `paidonce migrate up`", ErrSchema)
+	}
 	return id, nil
 }
 

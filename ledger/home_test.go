@@ -44,7 +44,7 @@ func TestHome_ADumpRestoredInPlace(t *testing.T) {
 	again := db.as(db.urls.Worker, ledger.Options{})
 	wantMoved(t, again, unseen)
 	before := time.Now()
-	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), time.Time{}, "restored", "ann")
+	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), time.Time{}, time.Time{}, "restored", "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func dump(t *testing.T, db *database) (restore func()) {
 func (db *database) recovered(newestJob time.Time, since time.Duration) ledger.Recovery {
 	db.t.Helper()
 	db.move(`timeline = timeline + 1`)
-	r, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), newestJob, "failover", "ann")
+	r, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), newestJob, time.Time{}, "failover", "ann")
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -184,6 +184,54 @@ func TestRecover_AKeyThatTellsNoTime(t *testing.T) {
 	mustClaimInDoubt(t, db, old, true)
 	if since, err := owner.Settle(context.Background()); err != nil || !since.IsZero() {
 		t.Errorf("settle again: %v, %v", since, err)
+	}
+}
+
+// TestRecover_WhatWroteSinceSaysNothing: a snapshot of ten hours ago was put back, and workers ran on for a moment before somebody recovers.
+func TestRecover_WhatWroteSinceSaysNothing(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	mustClaim(t, db.Ledger, newWish()) // since then
+	owner := db.as(db.urls.Owner, ledger.Options{})
+	told := time.Now().Add(-10 * time.Hour)
+	for _, row := range []struct{ since, want time.Time }{{told, told}, {time.Time{}, time.Unix(0, 0)}, {told, time.Unix(0, 0)}} { // what is open is not forgotten
+		r, err := owner.Recover(context.Background(), time.Time{}, row.since, "snapshot", "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := row.want.Add(-time.Minute).Sub(r.LostSince); d < -time.Second || d > time.Second {
+			t.Errorf("lost since %v, want a minute before %v", r.LostSince, row.want)
+		}
+	}
+	w := newWish()
+	w.Key, w.PublishedAt = uuid.New(), time.Now()
+	mustClaimInDoubt(t, db, w, true)
+	if e := explain(t, db.Ledger, w); e.FirstSentAt.After(told) {
+		t.Errorf("first sent %v", e.FirstSentAt)
+	}
+}
+
+// TestRecover_AKeyTellsWhenItMayHaveBeenSent: also when nothing is open any more.
+func TestRecover_AKeyTellsWhenItMayHaveBeenSent(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	mustClaim(t, db.Ledger, newWish())
+	db.recovered(time.Time{}, 10*time.Minute)
+	if _, err := db.as(db.urls.Owner, ledger.Options{}).Settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	claimed, refused := newWish(), newWish()
+	for _, w := range []*ledger.Wish{&claimed, &refused} {
+		w.Key, w.PublishedAt = keyMadeAt(time.Now().Add(-30*time.Hour)), time.Now()
+	}
+	a := claimOne(t, db.Ledger, claimed)
+	if a.Answer != ledger.Claimed || !a.InDoubt || a.FirstSent.After(time.Now().Add(-29*time.Hour)) || a.FirstSent.IsZero() {
+		t.Errorf("%+v; want it in doubt, and first sent when its key was made", a)
+	}
+	refused.Refused = true
+	wantAnswer(t, db.Ledger, refused, ledger.Scheduled)
+	for what, w := range map[string]ledger.Wish{"claimed": claimed, "refused": refused} {
+		if e := explain(t, db.Ledger, w); e.FirstSentAt.After(time.Now().Add(-29 * time.Hour)) {
+			t.Errorf("%s: first sent %v", what, e.FirstSentAt)
+		}
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 var (
 	// ErrNotFound: the ledger has no operation under that key.
 	ErrNotFound = errors.New("no operation under this key")
-	// ErrMoved: the database lives on another server or timeline than the ledger remembers, so committed claims may be missing.
+	// ErrMoved: the database is on another server or timeline than the ledger remembers, is another one, or has its tables made anew: committed claims may
+	// be missing.
 	ErrMoved = errors.New("the database is not where the ledger was (another server, timeline or database, or restored): claims stop until `paidonce recover` has run")
 	// ErrNotPaused: there is no such pause.
 	ErrNotPaused = errors.New("not paused")

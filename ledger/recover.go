@@ -21,7 +21,9 @@ type Recovery struct {
 // acknowledged before may be missing here, so nothing that could have been sent is taken for fresh: every unfinished operation is put in doubt, and
 // so will be every job published before now and a minute, or before newestJob and a minute where the broker's clock (newestJob is when it stamped
 // its last job; zero = not known) runs ahead, and every key that says nothing of its age until Settle. Ids jump ahead, so that none is issued twice.
-func (l *Ledger) Recover(ctx context.Context, newestJob time.Time, reason, by string) (Recovery, error) {
+//
+// since is the earliest moment at which something that is lost can have been sent; zero = the ledger finds out, if it stood still since it was put back.
+func (l *Ledger) Recover(ctx context.Context, newestJob, since time.Time, reason, by string) (Recovery, error) {
 	id, err := l.Identity(ctx)
 	if err != nil {
 		return Recovery{}, err
@@ -35,7 +37,7 @@ func (l *Ledger) Recover(ctx context.Context, newestJob time.Time, reason, by st
 		if err := rememberFastClocks(ctx, tx); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, acceptPlace, id.FoundSystem, id.FoundTimeline, id.FoundDatabase, id.FoundOperations, nullTime(newestJob)).Scan(&r.Before, &r.LostSince)
+		err := tx.QueryRow(ctx, acceptPlace, id.FoundSystem, id.FoundTimeline, id.FoundDatabase, id.FoundOperations, nullTime(newestJob), nullTime(since), id.Moved()).Scan(&r.Before, &r.LostSince)
 		if err != nil {
 			return err
 		}
@@ -63,22 +65,24 @@ func (l *Ledger) Recover(ctx context.Context, newestJob time.Time, reason, by st
 }
 
 // acceptPlace remembers where the ledger is now. What survives is everything up to some moment, so what was lost is younger than the newest record
-// here; a transaction's time is that of its beginning, hence the minute. A loss that nobody has settled is not forgotten for a later one.
+// that was kept; a transaction's time is that of its beginning, hence the minute. Where the ledger looked at home, programs may have written since, and
+// where people did, their records say nothing of it. A loss that nobody has settled is not forgotten for a later one.
 const acceptPlace = `
 UPDATE ledger_identity SET system_identifier = $1, timeline = $2, database_oid = $3, operations_oid = $4,
        doubt_before = greatest(now(), $5::timestamptz) + interval '1 min',
-       lost_since = least(lost_since, now(), coalesce((SELECT max(n.created_at) FROM (SELECT created_at FROM operations ORDER BY id DESC LIMIT 1000) n),
-                                                      'epoch') - interval '1 min')
+       lost_since = least(lost_since, now(), coalesce($6::timestamptz, CASE WHEN $7 THEN (SELECT max(n.created_at) FROM (
+         SELECT created_at, state, code FROM operations ORDER BY id DESC LIMIT 1000) n WHERE (n.state = 'cancelled' AND n.code IN ('corrected', 'discarded')) IS NOT TRUE) END,
+         'epoch') - interval '1 min')
 RETURNING doubt_before, lost_since`
 
-// rememberFastClocks learns from the newest operations whose keys were ahead of the ledger's clock when they came. Over a day ahead is no clock: such a
-// key tells nothing.
+// rememberFastClocks learns from the newest operations by how much the keys of a source are ahead of the ledger's clock when they come. Over a day
+// ahead is no clock: such a key tells nothing. One key in a hundred is no clock either.
 func rememberFastClocks(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 INSERT INTO fast_clocks AS f (source, ahead)
-SELECT n.source, max(n.ahead) FROM (
+SELECT n.source, percentile_disc(0.99) WITHIN GROUP (ORDER BY n.ahead) FROM (
   SELECT w.source, `+madeAt+` - w.created_at AS ahead FROM (SELECT key, source, created_at FROM operations ORDER BY id DESC LIMIT 100000) w) n
- WHERE n.ahead > interval '1 s' AND n.ahead <= interval '1 day' GROUP BY n.source
+ WHERE n.ahead <= interval '1 day' GROUP BY n.source HAVING percentile_disc(0.99) WITHIN GROUP (ORDER BY n.ahead) > interval '1 s'
     ON CONFLICT (source) DO UPDATE SET ahead = greatest(f.ahead, excluded.ahead)`)
 	return err
 }

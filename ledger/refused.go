@@ -27,8 +27,8 @@ WITH guard AS MATERIALIZED (
    CROSS JOIN LATERAL (SELECT ` + KeyMayBeLost + ` AS lost) AS asked
 ), recorded AS (
   INSERT INTO operations (key, amount_minor, fingerprint_version, fingerprint, currency, source, route, debtor_account, state, in_doubt, first_sent_at)
-  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', true, least(published_at, lost_since, now()) - interval '1 ms'
-    FROM wish WHERE doubt AND partner <> '' ORDER BY key
+  SELECT key, amount_minor, version, fingerprint, currency, source, route, debtor_account, 'open', true, least(published_at, ` + madeAt + `, lost_since, now()) - interval '1 ms'
+    FROM wish w WHERE doubt AND partner <> '' ORDER BY key
   ON CONFLICT ON CONSTRAINT operations_key DO NOTHING
   RETURNING id, key
 ), payload AS (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
@@ -33,6 +34,7 @@ func (s *session) recover() *cobra.Command {
 	var c *change
 	var dryRun, force, settled, asOwner bool
 	var redo time.Duration
+	var since string
 	command := &cobra.Command{
 		Use:   "recover",
 		Short: "Accept where the database is after a failover or a restore",
@@ -53,10 +55,14 @@ func (s *session) recover() *cobra.Command {
 				}
 			}
 			return s.openDesk(ctx, func(d *desk) error {
+				lost, err := timeFlag("lost-since", since)
+				if err != nil {
+					return err
+				}
 				if settled {
 					return s.settle(ctx, d, c, dryRun, asOwner)
 				}
-				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, asOwner: asOwner, Force: force, Redo: redo.String(), redo: redo})
+				return s.recoverLedger(ctx, d, c, recoveryOptions{dryRun: dryRun, asOwner: asOwner, Force: force, Redo: redo.String(), redo: redo, LostSince: since, lost: lost})
 			})
 		}),
 	}
@@ -66,7 +72,9 @@ func (s *session) recover() *cobra.Command {
 	command.Flags().BoolVar(&settled, "settled", false, "no source will repeat what was lost: believe keys that tell no time again")
 	command.Flags().BoolVar(&asOwner, "as-owner", false, "without an operator's token, in the name of the owner's login alone")
 	command.Flags().DurationVar(&redo, "redo", queue.RedoWindow, "how far back jobs are delivered again; longer than what may be lost, 0 = none")
+	command.Flags().StringVar(&since, "lost-since", "", "the moment that a snapshot or a dump is of, as 2026-11-30T02:00:00Z, or how long ago that was. Not given with --force: keys that\ntell no time count as sent at any time")
 	command.MarkFlagsMutuallyExclusive("settled", "force")
+	command.MarkFlagsMutuallyExclusive("settled", "lost-since")
 	command.MarkFlagsMutuallyExclusive("settled", "redo")
 	return command
 }
@@ -75,8 +83,10 @@ func (s *session) recover() *cobra.Command {
 type recoveryOptions struct {
 	Force           bool   `json:"force,omitzero"`
 	Redo            string `json:"redo"`
+	LostSince       string `json:"lost_since,omitzero"`
 	dryRun, asOwner bool
 	redo            time.Duration
+	lost            time.Time
 }
 
 // recoveredBy is who recovers: somebody with the login of the ledger's owner, in the name of an operator where one is known.
@@ -139,32 +149,44 @@ func (s *session) showRecovery(row recoveryRow) error {
 
 // recoverNow recovers also without the broker, and says then that it is to be done again: what it has lost, only the stream knows.
 func (s *session) recoverNow(ctx context.Context, d *desk, reason, by string, o recoveryOptions, row *recoveryRow) (string, error) {
-	var newest time.Time
-	var rewind func() (queue.Rewound, error)
-	lost := error(nil)
-	if o.redo > 0 {
-		nc, err := s.connect(ctx, d.settings, queue.RoleOperator, "")
-		if lost = err; err == nil {
-			defer nc.Close()
-			rewind = func() (queue.Rewound, error) { return queue.Rewind(ctx, nc, o.redo) }
-			newest, lost = queue.NewestJob(ctx, nc)
-		}
+	newest, nc, lost := s.newestJob(ctx, d)
+	if nc != nil {
+		defer nc.Close()
 	}
-	done, err := d.ledger.Recover(ctx, newest, reason, by)
+	done, err := d.ledger.Recover(ctx, newest, o.lost, reason, by)
 	if err != nil {
 		return "", err
 	}
 	row.PutInDoubt, row.DoubtBefore, row.LostSince = done.PutInDoubt, cli.Time(done.Before), cli.Time(done.LostSince)
 	s.say("keys that are not of version 7 are asked after first, until `paidonce recover --settled`")
-	if lost == nil && rewind != nil {
+	if o.redo <= 0 {
+		return operate.OutcomeDone, nil
+	}
+	if lost == nil {
 		var back queue.Rewound
-		back, lost = rewind()
+		back, lost = queue.Rewind(ctx, nc, o.redo)
 		row.DeliverFrom = back.From
 	}
 	if lost != nil {
 		return operate.OutcomePartial, fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", lost)
 	}
 	return operate.OutcomeDone, nil
+}
+
+// clockAhead is how far a broker's clock is believed to run ahead: one job that is stamped with a year to come does not put every key in doubt until then.
+const clockAhead = 24 * time.Hour
+
+// newestJob asks the broker how far its clock has come, and keeps the connection.
+func (s *session) newestJob(ctx context.Context, d *desk) (newest time.Time, nc *nats.Conn, err error) {
+	if nc, err = s.connect(ctx, d.settings, queue.RoleOperator, ""); err != nil {
+		return newest, nil, err
+	}
+	newest, err = queue.NewestJob(ctx, nc)
+	if most := time.Now().Add(clockAhead); newest.After(most) {
+		s.say("the broker has stamped a job at " + cli.Time(newest) + ": its clock was wrong, and is not reckoned with beyond a day")
+		newest = most
+	}
+	return newest, nc, err
 }
 
 // settle ends the doubt about keys that tell no time.

@@ -111,7 +111,7 @@ func (a *attacker) failOver(ctx context.Context, f fault) error {
 		w.proxies[p].Cut()
 	}
 	err = persist(ctx, func(ctx context.Context) error {
-		_, err := w.person.Recover(ctx, time.Time{}, "failover", "soak")
+		_, err := w.person.Recover(ctx, time.Time{}, time.Time{}, "failover", "soak")
 		return err
 	})
 	redo := time.Since(began) + redeliverBefore

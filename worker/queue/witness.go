@@ -21,7 +21,8 @@ type Told struct {
 	At       time.Time // when the broker stored it, by its clock
 }
 
-// LastEvents reads the newest events, at most so many, newest first, by the worker's role. What is no event of ours is left out.
+// LastEvents reads some of the newest events, newest first, by the worker's role: the last, and those that lie 1, 3, 7, 15... before it, so many reads in
+// all. Twenty reach back a million events, which workers that run on do not cover within seconds. What is no event of ours is left out.
 func LastEvents(ctx context.Context, nc *nats.Conn, most int) ([]Told, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -33,13 +34,17 @@ func LastEvents(ctx context.Context, nc *nats.Conn, most int) ([]Told, error) {
 	}
 	var told []Told
 	state := stream.CachedInfo().State
-	for n := 0; n < most && uint64(n) < state.Msgs; n++ {
-		raw, err := stream.GetMsg(ctx, state.LastSeq-uint64(n))
+	for n := range most {
+		back := uint64(1)<<n - 1
+		if state.Msgs == 0 || back > state.LastSeq-state.FirstSeq {
+			break
+		}
+		raw, err := stream.GetMsg(ctx, state.LastSeq-back)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read event %d: %w", state.LastSeq-uint64(n), err)
+			return nil, fmt.Errorf("read event %d: %w", state.LastSeq-back, err)
 		}
 		// <key>.<type>, and of one that can happen again .<fence>
 		key, kind, _ := strings.Cut(first(raw.Header, jetstream.MsgIDHeader), ".")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 )
 
 func TestLastEvents_NewestFirst(t *testing.T) {
@@ -24,13 +25,11 @@ func TestLastEvents_NewestFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for most, want := range map[int][]Told{
-		9: {{4, "two", "parked", keys[2], time.Time{}}, {2, "one", "authorized", keys[1], time.Time{}}, {1, "one", "accepted", keys[0], time.Time{}}},
-		2: {{4, "two", "parked", keys[2], time.Time{}}},
-	} {
+	check := func(most int, want []Told) {
+		t.Helper()
 		got, err := LastEvents(ctxOf(t), r.pub, most)
 		if err != nil || len(got) != len(want) {
-			t.Fatalf("the last %d: %+v, %v", most, got, err)
+			t.Fatalf("%d reads: %+v, %v", most, got, err)
 		}
 		for i := range got {
 			if got[i].At.IsZero() {
@@ -42,4 +41,19 @@ func TestLastEvents_NewestFirst(t *testing.T) {
 			}
 		}
 	}
+	last, first := Told{4, "two", "parked", keys[2], time.Time{}}, Told{1, "one", "accepted", keys[0], time.Time{}}
+	check(9, []Told{last, first}) // 4, 3, 1: 3 is of another program
+	check(2, []Told{last})
+	for range 17 { // 5 to 21
+		if _, err := r.js.PublishMsg(ctxOf(t), &nats.Msg{Subject: "withdrawals.events.gbp-fps.wallet.any", Data: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(9, nil)  // 21, 20, 18, 14, 6
+	for range 14 { // to 35: 35, 34, 32, 28, 20, 4
+		if _, err := r.js.PublishMsg(ctxOf(t), &nats.Msg{Subject: "withdrawals.events.gbp-fps.wallet.any", Data: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(20, []Told{last})
 }

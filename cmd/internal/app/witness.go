@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +14,9 @@ import (
 
 const (
 	witnessEvery = 10 * time.Second
+	witnessRetry = time.Second     // until it was told once
 	witnessFirst = 3 * time.Second // a start waits no longer for the broker's word
-	witnessed    = 16              // events
+	witnessed    = 20              // reads, which reach back a million events
 )
 
 // forgetful is what the witness needs of the ledger.
@@ -31,24 +33,33 @@ type witness struct {
 	ledger    forgetful
 	log       zerolog.Logger
 	forgotten prometheus.Gauge
+	read      prometheus.Gauge
+	told      bool // once, at least
+	warned    bool
 	last      []ledger.Published
 }
 
 func newWitness(events func(context.Context, int) ([]queue.Told, error), l forgetful, registerer prometheus.Registerer, log zerolog.Logger) (*witness, error) {
 	w := &witness{events: events, ledger: l, log: log, forgotten: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_forgotten_events",
-		Help: "Newest published events that the ledger does not know: it was put back to an earlier moment. Alert at 1."})}
-	return w, registerer.Register(w.forgotten)
+		Help: "Newest published events that the ledger does not know: it was put back to an earlier moment. Alert at 1."}),
+		read: prometheus.NewGauge(prometheus.GaugeOpts{Name: "paidonce_witness_read",
+			Help: "1 when the ledger was held against the newest events of the stream at the last try, else 0."})}
+	return w, errors.Join(registerer.Register(w.forgotten), registerer.Register(w.read))
 }
 
 // Run looks until ctx ends. Where broker or ledger cannot be read, nothing is known, and nothing is done.
 func (w *witness) Run(ctx context.Context) error {
-	tick := time.NewTicker(witnessEvery)
-	defer tick.Stop()
 	for {
+		every := witnessEvery
+		if !w.told {
+			every = witnessRetry
+		}
+		timer := time.NewTimer(every)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 			w.look(ctx)
 		}
 	}
@@ -62,29 +73,28 @@ func (w *witness) first(ctx context.Context) {
 }
 
 func (w *witness) look(ctx context.Context) {
-	told, err := w.events(ctx, witnessed)
-	if err != nil {
-		w.log.Debug().Err(err).Msg("newest events not read")
-	}
+	told, away := w.events(ctx, witnessed)
 	events := make([]ledger.Published, 0, len(told)+len(w.last))
 	for _, t := range told {
 		events = append(events, ledger.Published{Ledger: t.Ledger, Key: t.Key, Type: t.Type, At: t.At})
 	}
-	newest := len(events)
-	events = append(events, w.last...)
-	if len(events) == 0 {
-		return
-	}
-	forgotten, err := w.ledger.Forgotten(ctx, events)
-	if err != nil {
-		w.log.Debug().Err(err).Msg("newest events not looked for in the ledger")
-		return
-	}
-	if newest > 0 {
-		w.last = events[:newest:newest]
+	newest := events[:len(events):len(events)]
+	forgotten, err := w.ledger.Forgotten(ctx, append(newest, w.last...))
+	if err = errors.Join(away, err); err != nil {
+		w.read.Set(0)
+		if ctx.Err() == nil && !w.warned { // a start that waits no longer is no news
+			w.warned = true
+			w.log.Warn().Err(err).Msg("the ledger is not held against its newest events: one that was put back to an earlier moment would go unnoticed")
+		}
+	} else {
+		w.read.Set(1)
+		w.told, w.warned = true, false
 	}
 	w.forgotten.Set(float64(len(forgotten)))
 	if len(forgotten) == 0 {
+		if len(newest) > 0 && err == nil {
+			w.last = newest
+		}
 		return
 	}
 	w.last = forgotten

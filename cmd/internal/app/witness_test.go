@@ -74,4 +74,7 @@ func TestWitness_PausesWhatWasPutBack(t *testing.T) {
 	}
 	m.known = []uuid.UUID{old, young, younger} // recovered
 	look("recovered", 3)
+	if warned := strings.Count(log.String(), "put back to an earlier moment would go unnoticed"); warned != 1 {
+		t.Errorf("warned %d times that it cannot look, want once for the two times in a row:\n%s", warned, log.String())
+	}
 }

@@ -23,7 +23,7 @@ func (w *world) recover() {
 	}
 	w.t.Cleanup(l.Close)
 	w.exec(`UPDATE ledger_identity SET timeline = timeline + 1`)
-	if _, err := l.Recover(w.t.Context(), time.Time{}, "failover", "ann"); err != nil {
+	if _, err := l.Recover(w.t.Context(), time.Time{}, time.Time{}, "failover", "ann"); err != nil {
 		w.t.Fatal(err)
 	}
 }

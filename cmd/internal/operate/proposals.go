@@ -102,8 +102,8 @@ func (s *Service) Proposals(ctx context.Context, f ProposalFilter) (list []Propo
 			if last = p; len(list) == f.Limit {
 				return list, nil
 			}
-			if err := s.judge(ctx, &p); err != nil {
-				return nil, err
+			if err := s.judge(ctx, &p); err != nil { // of one that cannot be judged now the others are listed all the same
+				p.Overtaken = "not judged: " + err.Error()
 			}
 			if len(f.States) == 0 || slices.Contains(f.States, p.State) {
 				list = append(list, p)

@@ -152,9 +152,9 @@ func ending(text string) string {
 	return hidden
 }
 
-// figures shows what may have been meant as an amount. Anything may stand in its place.
+// figures shows what may have been meant as an amount. Anything may stand in its place: eight figures without a point may be an account.
 func figures(text string) string {
-	if regexp.MustCompile(`^[-+]?[0-9.,]{1,12}( [A-Za-z]{3})?$`).MatchString(text) {
+	if regexp.MustCompile(`^[-+]?([0-9]{1,7}|[0-9]{1,12}[.,][0-9]{1,4})( [A-Za-z]{3})?$`).MatchString(text) {
 		return text
 	}
 	return hidden

@@ -119,5 +119,5 @@ func classOf(policy string) string {
 const maySent = `coalesce((SELECT NOT (` + ledger.AtHome + `)
     OR coalesce(coalesce(l.first_seen, l.at) < g.doubt_before, false) OR position('may have been sent' IN l.detail) > 0
     OR EXISTS (SELECT FROM strays y WHERE y.key = l.key)
-    OR (SELECT ` + ledger.KeyMayBeLost + ` FROM (SELECT l.key, l.source) w)
+    OR l.key IS NOT NULL AND (SELECT ` + ledger.KeyMayBeLost + ` FROM (SELECT l.key, l.source) w)
   FROM ledger_identity g), true)`
