@@ -151,9 +151,13 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 	}
 	ids, keys := make([]int64, len(work)), make([]uuid.UUID, len(work))
 	place := make(map[int64]*Work, len(work))
+	inDoubt := []int64{}
 	for i := range work {
 		ids[i], keys[i] = work[i].Claim.OperationID, work[i].Claim.Key
 		place[ids[i]] = &work[i]
+		if work[i].InDoubt {
+			inDoubt = append(inDoubt, ids[i])
+		}
 	}
 	return l.inOneTrip(ctx, func(b *pgx.Batch) {
 		b.Queue(`SELECT p.operation_id, coalesce(p.traceparent, ''), p.body, o.fingerprint_version, o.fingerprint FROM payloads p
@@ -186,6 +190,19 @@ func (l *Ledger) remember(ctx context.Context, work []Work) error {
 			}
 			return rows.Err()
 		})
+		// What is in doubt is asked after whatever is paused, and of a run that is paused nothing is sent. The rows are looked for only while there is one.
+		b.Queue(`SELECT b.operation_id FROM batch_rows b JOIN batch_runs r ON r.id = b.run_id
+		  WHERE b.operation_id = ANY (CASE WHEN EXISTS (SELECT FROM batch_runs WHERE state = 'paused') THEN $1::int8[] ELSE '{}' END) AND r.state = 'paused'`, inDoubt).Query(
+			func(rows pgx.Rows) error {
+				for rows.Next() {
+					var id int64
+					if err := rows.Scan(&id); err != nil {
+						return err
+					}
+					place[id].Paused = true
+				}
+				return rows.Err()
+			})
 		queueHistory(b, ids, func(id int64, a Attempt) { place[id].Attempts = append(place[id].Attempts, a) },
 			func(id int64, f Fact) { place[id].Facts = append(place[id].Facts, f) })
 	})

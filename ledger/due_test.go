@@ -477,7 +477,7 @@ func TestRecover_PutsInDoubtWhatMayHaveBeenSent(t *testing.T) {
 	mustRecord(t, db.Ledger, ledger.Authorize(mustClaim(t, db.Ledger, done), "tr_1"))
 	db.move(`timeline = timeline + 1`)
 	published := time.Now()
-	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, time.Time{}, time.Time{}, "failover of the night", "ann")
+	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, ledger.Loss{}, "failover of the night", "ann")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func TestGauges_SeeEveryWayIntoDoubt(t *testing.T) {
 		mustRecord(t, db.Ledger, ledger.Park(one.Claim, "unclear", one.Claim.Key == swept.Key, verdict("not_executed")))
 	}
 	same("parked", 1, 0)
-	if _, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, time.Time{}, time.Time{}, "a test", "ann"); err != nil {
+	if _, err := db.as(db.urls.Owner, ledger.Options{}).Recover(ctx, ledger.Loss{}, "a test", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	same("recovered", 2, 0)

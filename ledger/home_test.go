@@ -44,7 +44,7 @@ func TestHome_ADumpRestoredInPlace(t *testing.T) {
 	again := db.as(db.urls.Worker, ledger.Options{})
 	wantMoved(t, again, unseen)
 	before := time.Now()
-	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), time.Time{}, time.Time{}, "restored", "ann")
+	recovery, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), ledger.Loss{}, "restored", "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +121,34 @@ func dump(t *testing.T, db *database) (restore func()) {
 	}
 }
 
+// TestRecover_WhatWasToldCancelledIsNotSent: its source has given the money back; the dump of an hour before knows nothing of it.
+func TestRecover_WhatWasToldCancelledIsNotSent(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := newWish()
+	o := orderOf(w)
+	o.Grace = 0
+	wantAccepted(t, db.Ledger, o, ledger.Accepted)
+	restore := dump(t, db)
+	if done, _, err := db.CancelIfOpen(context.Background(), w.Key, w.Source, "by_source"); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	restore()
+	if _, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), ledger.Loss{Cancelled: []uuid.UUID{w.Key, uuid.New()}}, "restored", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	again := db.as(db.urls.Worker, ledger.Options{})
+	work := sweepOne(t, again)
+	if work.Stopped != "told_cancelled" || !work.InDoubt {
+		t.Errorf("stopped %q, in doubt %t", work.Stopped, work.InDoubt)
+	}
+	wantAttempt(t, again, intend(work, w.Intention), ledger.AttemptStopped)
+}
+
 // recovered moves the ledger, recovers it, and lets so long pass since.
 func (db *database) recovered(newestJob time.Time, since time.Duration) ledger.Recovery {
 	db.t.Helper()
 	db.move(`timeline = timeline + 1`)
-	r, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), newestJob, time.Time{}, "failover", "ann")
+	r, err := db.as(db.urls.Owner, ledger.Options{}).Recover(context.Background(), ledger.Loss{NewestJob: newestJob}, "failover", "ann")
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -194,7 +217,7 @@ func TestRecover_WhatWroteSinceSaysNothing(t *testing.T) {
 	owner := db.as(db.urls.Owner, ledger.Options{})
 	told := time.Now().Add(-10 * time.Hour)
 	for _, row := range []struct{ since, want time.Time }{{told, told}, {time.Time{}, time.Unix(0, 0)}, {told, time.Unix(0, 0)}} { // what is open is not forgotten
-		r, err := owner.Recover(context.Background(), time.Time{}, row.since, "snapshot", "ann")
+		r, err := owner.Recover(context.Background(), ledger.Loss{Since: row.since}, "snapshot", "ann")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,6 +275,21 @@ func TestRecover_ASourceWhoseClockIsFast(t *testing.T) {
 	other.Source, other.Key, other.PublishedAt = "payroll", keyMadeAt(time.Now().Add(time.Minute-time.Second)), time.Now().Add(2*time.Minute)
 	mustClaimInDoubt(t, db, other, true)
 	db.wantCount(1, "clocks", `SELECT count(*) FROM fast_clocks WHERE source = 'wallet' AND ahead BETWEEN interval '4 min' AND interval '6 min'`)
+}
+
+// TestRecover_ASourceWhoseKeysAreDaysAhead: they tell nothing, also when the time that they tell has come.
+func TestRecover_ASourceWhoseKeysAreDaysAhead(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	seen := newWish()
+	seen.Key = keyMadeAt(time.Now().Add(72 * time.Hour))
+	mustClaim(t, db.Ledger, seen)
+	db.recovered(time.Time{}, 96*time.Hour) // four days later
+	lost := newWish()
+	lost.Key, lost.PublishedAt = keyMadeAt(time.Now().Add(-24*time.Hour)), time.Now()
+	mustClaimInDoubt(t, db, lost, true)
+	other := newWish()
+	other.Source, other.Key, other.PublishedAt = "payroll", keyMadeAt(time.Now().Add(-24*time.Hour)), time.Now()
+	mustClaimInDoubt(t, db, other, false)
 }
 
 // TestRecover_ABrokerWhoseClockIsFast: what it stamped before the recovery looks younger than the recovery.

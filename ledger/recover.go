@@ -4,10 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
+
+// RecoveryFences is by how much a recovery raises the fence of what is unfinished: so a fence tells what was recorded before and after it. No operation
+// is claimed so often.
+const RecoveryFences = 1_000_000
+
+// RecoveredFence is the least fence of what was recorded since the last recovery of an operation, whose fence is given; 0 = there was none.
+func RecoveredFence(fence int32) int32 { return fence - fence%RecoveryFences }
+
+// Loss is what is known of it besides the ledger itself. All of it may be zero.
+type Loss struct {
+	NewestJob time.Time   // when the broker has stamped its last job, or would stamp one now
+	Since     time.Time   // the earliest moment at which something that is lost can have been sent; zero = the ledger finds out, if it stood still since it was put back
+	Cancelled []uuid.UUID // operations that were told cancelled: nothing is sent for those that are not cancelled here
+}
 
 // Recovery is what Recover did.
 type Recovery struct {
@@ -19,11 +35,9 @@ type Recovery struct {
 
 // Recover accepts the place that the ledger was found in after a failover or a restore, as the owner's role. Claims and records that were
 // acknowledged before may be missing here, so nothing that could have been sent is taken for fresh: every unfinished operation is put in doubt, and
-// so will be every job published before now and a minute, or before newestJob and a minute where the broker's clock (newestJob is when it stamped
-// its last job; zero = not known) runs ahead, and every key that says nothing of its age until Settle. Ids jump ahead, so that none is issued twice.
-//
-// since is the earliest moment at which something that is lost can have been sent; zero = the ledger finds out, if it stood still since it was put back.
-func (l *Ledger) Recover(ctx context.Context, newestJob, since time.Time, reason, by string) (Recovery, error) {
+// so will be every job published before now and a minute, or before the newest job and a minute where the broker's clock runs ahead, and every key
+// that says nothing of its age until Settle. Ids jump ahead, so that none is issued twice.
+func (l *Ledger) Recover(ctx context.Context, loss Loss, reason, by string) (Recovery, error) {
 	id, err := l.Identity(ctx)
 	if err != nil {
 		return Recovery{}, err
@@ -37,15 +51,18 @@ func (l *Ledger) Recover(ctx context.Context, newestJob, since time.Time, reason
 		if err := rememberFastClocks(ctx, tx); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, acceptPlace, id.FoundSystem, id.FoundTimeline, id.FoundDatabase, id.FoundOperations, nullTime(newestJob), nullTime(since), id.Moved()).Scan(&r.Before, &r.LostSince)
+		err := tx.QueryRow(ctx, acceptPlace, id.FoundSystem, id.FoundTimeline, id.FoundDatabase, id.FoundOperations, nullTime(loss.NewestJob), nullTime(loss.Since), id.Moved()).Scan(&r.Before, &r.LostSince)
 		if err != nil {
 			return err
 		}
 		if err := dropHolds(ctx, tx); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, `INSERT INTO key_stops (key, code) SELECT key, 'told_cancelled' FROM unnest($1::uuid[]) AS key ON CONFLICT DO NOTHING`, loss.Cancelled); err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `
-			UPDATE operations o SET in_doubt = true, first_sent_at = least(o.first_sent_at, o.created_at) - interval '1 ms', fence = o.fence + 1000000
+			UPDATE operations o SET in_doubt = true, first_sent_at = least(o.first_sent_at, o.created_at) - interval '1 ms', fence = o.fence + `+strconv.Itoa(RecoveryFences)+`
 			  FROM due d WHERE d.operation_id = o.id AND o.state IN ('open', 'claimed', 'parked')`)
 		if err != nil {
 			return err
@@ -69,20 +86,20 @@ func (l *Ledger) Recover(ctx context.Context, newestJob, since time.Time, reason
 // where people did, their records say nothing of it. A loss that nobody has settled is not forgotten for a later one.
 const acceptPlace = `
 UPDATE ledger_identity SET system_identifier = $1, timeline = $2, database_oid = $3, operations_oid = $4,
-       doubt_before = greatest(now(), $5::timestamptz) + interval '1 min',
+       doubt_before = greatest(now(), $5::timestamptz, (SELECT max(n.created_at) FROM (SELECT created_at FROM operations ORDER BY id DESC LIMIT 1000) n)) + interval '1 min',
        lost_since = least(lost_since, now(), coalesce($6::timestamptz, CASE WHEN $7 THEN (SELECT max(n.created_at) FROM (
          SELECT created_at, state, code FROM operations ORDER BY id DESC LIMIT 1000) n WHERE (n.state = 'cancelled' AND n.code IN ('corrected', 'discarded')) IS NOT TRUE) END,
          'epoch') - interval '1 min')
 RETURNING doubt_before, lost_since`
 
-// rememberFastClocks learns from the newest operations by how much the keys of a source are ahead of the ledger's clock when they come. Over a day
-// ahead is no clock: such a key tells nothing. One key in a hundred is no clock either.
+// rememberFastClocks learns from the newest operations by how much the keys of a source are ahead of the ledger's clock when they come. One key in a
+// hundred is no clock.
 func rememberFastClocks(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 INSERT INTO fast_clocks AS f (source, ahead)
 SELECT n.source, percentile_disc(0.99) WITHIN GROUP (ORDER BY n.ahead) FROM (
   SELECT w.source, `+madeAt+` - w.created_at AS ahead FROM (SELECT key, source, created_at FROM operations ORDER BY id DESC LIMIT 100000) w) n
- WHERE n.ahead <= interval '1 day' GROUP BY n.source HAVING percentile_disc(0.99) WITHIN GROUP (ORDER BY n.ahead) > interval '1 s'
+ WHERE n.ahead IS NOT NULL GROUP BY n.source HAVING percentile_disc(0.99) WITHIN GROUP (ORDER BY n.ahead) > interval '1 s'
     ON CONFLICT (source) DO UPDATE SET ahead = greatest(f.ahead, excluded.ahead)`)
 	return err
 }

@@ -96,7 +96,7 @@ SELECT o.id, o.state, o.fence, o.in_doubt, o.first_sent_at IS NOT NULL AND o.par
   LEFT JOIN LATERAL (SELECT max(at) AS last FROM attempts a WHERE a.operation_id = o.id) AS a ON true
   LEFT JOIN LATERAL (
     SELECT bool_or(x.verdict = 'authorized') AS authorized, bool_or(x.verdict = 'mismatch') AS mismatch,
-           max(x.at) FILTER (WHERE x.kind = 'look_up' AND x.verdict = 'not_found') AS not_found_at,
+           max(x.at) FILTER (WHERE x.kind = 'look_up' AND x.verdict = 'not_found' AND x.fence >= o.fence - o.fence % 1000000) AS not_found_at, -- since a recovery
            max(x.at) FILTER (WHERE x.verdict = 'mismatch') AS mismatch_at,
            max(x.at) FILTER (WHERE x.kind IN ('look_up', 'webhook') AND x.verdict IN ('unknown', 'in_flight', 'key_reused')) AS found_at
       FROM observations x WHERE x.operation_id = o.id) AS f ON true

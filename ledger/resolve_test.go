@@ -268,6 +268,14 @@ func TestResolve_TheSearchForATransferMissesNone(t *testing.T) {
 	}
 }
 
+// TestResolve_ALookUpOfBeforeARecoveryProvesNothing: a send after it may have been lost.
+func TestResolve_ALookUpOfBeforeARecoveryProvesNothing(t *testing.T) {
+	db := newDatabase(t, ledger.Options{})
+	w := park(t, db, true, verdict("unknown"), lookUp("not_found"))
+	db.recovered(time.Time{}, 0)
+	wantObstacle(t, db, decision(t, db, w, ledger.StateOpen), ledger.NotProvedAbsent)
+}
+
 // TestResolve_TwoDecisionsAtOnce: one of them is carried out, the other finds that the operation has moved.
 func TestResolve_TwoDecisionsAtOnce(t *testing.T) {
 	db := newDatabase(t, ledger.Options{})

@@ -50,6 +50,7 @@ type History struct {
 	PartnerKey string // the current one; "" stands for the latest attempt's
 	Attempts   []ledger.Attempt
 	Facts      []ledger.Fact
+	Fence      int32     // of the claim: what was recorded before the last recovery has another
 	InDoubt    bool      // as the ledger stored it: doubt that no attempt here explains (lost in a failover) is kept
 	FirstSent  time.Time // as the ledger stored it; counts when no attempt here tells
 }
@@ -58,6 +59,22 @@ type History struct {
 // every attempt here. Otherwise the attempts here explain it, and what clears them clears it.
 func (h *History) lostClaim(key string) bool {
 	return h.InDoubt && !slices.ContainsFunc(h.Attempts, func(a ledger.Attempt) bool { return a.PartnerKey == key && !a.At.After(h.FirstSent) })
+}
+
+// sinceRecovery gives the facts that were recorded since the ledger was recovered, if it ever was: what was lost may have been sent after all others.
+func (h *History) sinceRecovery() []ledger.Fact {
+	base := ledger.RecoveredFence(h.Fence)
+	return slices.DeleteFunc(slices.Clone(h.Facts), func(f ledger.Fact) bool { return f.Fence < base })
+}
+
+// earliest is when the first of the facts was observed; zero = there is none.
+func earliest(facts []ledger.Fact) (at time.Time) {
+	for i := range facts {
+		if at.IsZero() || facts[i].At.Before(at) {
+			at = facts[i].At
+		}
+	}
+	return at
 }
 
 // FoldRules are the bounds Fold needs.
@@ -99,21 +116,21 @@ func Fold(h History, rules FoldRules) Standing {
 		}
 		sentBy = latest(sentBy, seenAt)
 	}
-	if h.lostClaim(key) && !s.InDoubt && !s.Final {
-		s.InDoubt = true // that claim was older than the first observation here
-		for i := range h.Facts {
-			if by := h.Facts[i].At.Add(rules.Lease); sentBy.IsZero() || by.Before(sentBy) {
-				sentBy = by
-			}
-		}
+	lost := h.lostClaim(key)
+	facts := h.Facts // that may say something of what is in doubt
+	if lost && !s.Final {
+		s.InDoubt = true
+		facts = h.sinceRecovery()
+		sentBy = latest(sentBy, earliest(facts).Add(rules.Lease)) // that claim was older than the first observation since
 	}
-	if s.FirstSent.IsZero() {
+	if s.FirstSent.IsZero() || lost && h.FirstSent.Before(s.FirstSent) {
 		s.FirstSent = h.FirstSent
 	}
 	if s.InDoubt {
-		s.judgeLookUps(h.Facts, doubtAt)
+		s.Seen = seen(h.Facts)
+		s.judgeLookUps(facts, doubtAt)
 		s.Absent = !sentBy.IsZero() && !s.Seen && rules.Profile.LookUpConsistent &&
-			spacedNotFounds(h.Facts, sentBy.Add(rules.Profile.LatestArrival+rules.Profile.VisibilityBound),
+			spacedNotFounds(facts, sentBy.Add(rules.Profile.LatestArrival+rules.Profile.VisibilityBound),
 				rules.Profile.VisibilityBound) >= rules.NotFoundsNeeded
 	}
 	if s.Authorized {
@@ -160,13 +177,17 @@ func (s *Standing) judgeLookUps(facts []ledger.Fact, doubtAt time.Time) {
 		case saysNotFound:
 			s.Asked = s.Asked || after
 			s.NotFound = s.NotFound || after
-		case saysNoAnswer:
+		case saysNoAnswer, saysUnknown, saysInFlight, saysKeyReused:
 			s.Asked = s.Asked || after
-		case saysUnknown, saysInFlight, saysKeyReused:
-			s.Asked = s.Asked || after
-			s.Seen = true
 		}
 	}
+}
+
+// seen reports whether a look-up found a transfer that is not finished.
+func seen(facts []ledger.Fact) bool {
+	return slices.ContainsFunc(facts, func(f ledger.Fact) bool {
+		return (f.Kind == ledger.FactLookUp || f.Kind == ledger.FactWebhook) && (f.Verdict == saysUnknown || f.Verdict == saysInFlight || f.Verdict == saysKeyReused)
+	})
 }
 
 // attemptCleared reports whether an attempt's own observations prove that it moved nothing, and otherwise when the first

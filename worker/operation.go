@@ -169,7 +169,7 @@ func (w *Worker) prepare(op *operation) {
 
 // next folds what is known of the operation and decides the next step.
 func (w *Worker) next(op *operation) Step {
-	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, InDoubt: op.inDoubt,
+	op.standing = Fold(History{PartnerKey: op.prepared.PartnerKey, Attempts: op.attempts, Facts: op.facts, Fence: op.claim.Fence, InDoubt: op.inDoubt,
 		FirstSent: op.firstSent}, FoldRules{Profile: &op.partner.profile, Lease: w.opts.Lease, NotFoundsNeeded: w.opts.NotFoundsNeeded})
 	return Next(op.standing, Situation{Profile: &op.partner.profile, Now: op.dbNow(), NotAfter: op.job.NotAfter, NotBefore: op.notYet(), Lease: w.opts.Lease,
 		Paused: op.paused, Unobserved: op.unobserved, Unsendable: op.unsound, Refused: op.refused, Stopped: op.stopped, SameBytes: op.sameBytes(), SameTerms: op.sameCredential() && op.sameEndpoint(),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -40,7 +41,8 @@ func (s *session) recover() *cobra.Command {
 		Short: "Accept where the database is after a failover or a restore",
 		Long: "After a failover or a restore, claims that were committed may be missing, and would look as if they never were. Recover puts\n" +
 			"every unfinished operation in doubt, so that the partner is asked before anything is sent, and then lets claims go on.\n" +
-			"Operations may be missing whose jobs were acknowledged: the broker delivers again what it has stored within --redo.\n" +
+			"Operations may be missing whose jobs were acknowledged: the broker delivers again what it has stored within --redo. What was\n" +
+			"told cancelled is not sent. A pause that was lost is not set again: see `paidonce pause`.\n" +
 			"Needs the owner's login in the database and an operator's token: the log names the person. Where what was restored knows no token of\n" +
 			"anybody here, --as-owner does without. Does nothing while the ledger is where it remembers to be, unless forced.\n\n" +
 			"A source may repeat a withdrawal that was lost. A key of version 7 tells when it was made; every other key is asked after\n" +
@@ -150,25 +152,26 @@ func (s *session) showRecovery(row recoveryRow) error {
 // recoverNow recovers also without the broker, and says then that it is to be done again: what it has lost, only the stream knows.
 func (s *session) recoverNow(ctx context.Context, d *desk, reason, by string, o recoveryOptions, row *recoveryRow) (string, error) {
 	newest, nc, lost := s.newestJob(ctx, d)
+	loss := ledger.Loss{NewestJob: newest, Since: o.lost}
 	if nc != nil {
 		defer nc.Close()
+		if lost == nil {
+			loss.Cancelled, lost = queue.CancelledSince(ctx, nc, newest.Add(-max(o.redo, queue.RedoWindow)))
+		}
 	}
-	done, err := d.ledger.Recover(ctx, newest, o.lost, reason, by)
+	done, err := d.ledger.Recover(ctx, loss, reason, by)
 	if err != nil {
 		return "", err
 	}
 	row.PutInDoubt, row.DoubtBefore, row.LostSince = done.PutInDoubt, cli.Time(done.Before), cli.Time(done.LostSince)
 	s.say("keys that are not of version 7 are asked after first, until `paidonce recover --settled`")
-	if o.redo <= 0 {
-		return operate.OutcomeDone, nil
-	}
-	if lost == nil {
+	if lost == nil && o.redo > 0 {
 		var back queue.Rewound
 		back, lost = queue.Rewind(ctx, nc, o.redo)
 		row.DeliverFrom = back.From
 	}
 	if lost != nil {
-		return operate.OutcomePartial, fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, run it again with --force: %w", lost)
+		return operate.OutcomePartial, fmt.Errorf("the ledger is recovered, but jobs that it may have lost are not delivered again, and what was told cancelled is not known, run it again with --force: %w", lost)
 	}
 	return operate.OutcomeDone, nil
 }

@@ -48,7 +48,7 @@ func (r *rig) recover(t *testing.T, since time.Time) {
 	if err := l.Check(t.Context()); !errors.Is(err, ledger.ErrMoved) {
 		t.Errorf("the ledger does not notice that it has moved: %v", err)
 	}
-	_, err = l.Recover(t.Context(), time.Time{}, time.Time{}, "failover", "outage")
+	_, err = l.Recover(t.Context(), ledger.Loss{}, "failover", "outage")
 	check(t, err)
 	nc, err := queue.Connect(r.brokerURL, queue.ConnectOptions{Role: queue.RoleOperator, NKeySeedFile: r.roles.Operator, Log: zerolog.Nop()})
 	check(t, err)

@@ -76,7 +76,8 @@ func TestC3_FrozenPastItsLease(t *testing.T) {
 	r.prove(t)
 }
 
-// TestC3_FrozenBetweenTheLeaseCheckAndTheSend: nothing of ours can keep such a worker from sending. The partner key does.
+// TestC3_FrozenBetweenTheLeaseCheckAndTheSend: the lease is looked at once more before the first byte. What is left between that look and the kernel only
+// the partner key covers.
 func TestC3_FrozenBetweenTheLeaseCheckAndTheSend(t *testing.T) {
 	r := newRig(t, setup{bank: banksim.Options{Calm: true}})
 	frozen := make(chan string, 10)
@@ -90,7 +91,12 @@ func TestC3_FrozenBetweenTheLeaseCheckAndTheSend(t *testing.T) {
 	}
 	sent := r.arrived.Load()
 	first.Thaw()
-	eventually(t, patience, "the first one sends", func(context.Context) (bool, error) { return r.arrived.Load() > sent, nil })
+	eventually(t, patience, "the first one has recorded that nothing left", func(context.Context) (bool, error) {
+		return r.count(t, "SELECT count(*) FROM observations WHERE fence = 1 AND verdict = 'not_executed' AND evidence->>'why' = 'too late to begin'") == 1, nil
+	})
+	if n := r.arrived.Load(); n != sent {
+		t.Errorf("%d requests after it woke up, want none", n-sent)
+	}
 	r.prove(t)
 }
 

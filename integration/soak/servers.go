@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/paidonce/paidonce/integration/stack"
+	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/worker/queue"
 )
 
@@ -111,7 +112,7 @@ func (a *attacker) failOver(ctx context.Context, f fault) error {
 		w.proxies[p].Cut()
 	}
 	err = persist(ctx, func(ctx context.Context) error {
-		_, err := w.person.Recover(ctx, time.Time{}, time.Time{}, "failover", "soak")
+		_, err := w.person.Recover(ctx, ledger.Loss{}, "failover", "soak")
 		return err
 	})
 	redo := time.Since(began) + redeliverBefore

@@ -55,3 +55,30 @@ func LastEvents(ctx context.Context, nc *nats.Conn, most int) ([]Told, error) {
 	}
 	return told, nil
 }
+
+// CancelledSince gives the keys of the withdrawals that were told cancelled since a time, by the operator's role.
+func CancelledSince(ctx context.Context, nc *nats.Conn, since time.Time) ([]uuid.UUID, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	stream, err := openStream(ctx, js, StreamEvents)
+	if err != nil {
+		return nil, err
+	}
+	var keys []uuid.UUID
+	for next := stream.CachedInfo().State.FirstSeq; ; {
+		raw, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(eventsPrefix+"*.*.cancelled"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return keys, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the cancelled events behind %d: %w", next, err)
+		}
+		next = raw.Sequence + 1
+		text, _, _ := strings.Cut(first(raw.Header, jetstream.MsgIDHeader), ".")
+		if key, err := uuid.Parse(text); err == nil && !raw.Time.Before(since) {
+			keys = append(keys, key)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func TestLastEvents_NewestFirst(t *testing.T) {
 			}
 		}
 	}
+	if cancelled, err := CancelledSince(ctxOf(t), r.pub, time.Time{}); err != nil || len(cancelled) != 0 {
+		t.Errorf("cancelled: %v, %v; want none", cancelled, err)
+	}
 	last, first := Told{4, "two", "parked", keys[2], time.Time{}}, Told{1, "one", "accepted", keys[0], time.Time{}}
 	check(9, []Told{last, first}) // 4, 3, 1: 3 is of another program
 	check(2, []Told{last})
@@ -56,4 +60,34 @@ func TestLastEvents_NewestFirst(t *testing.T) {
 		}
 	}
 	check(20, []Told{last})
+}
+
+func TestCancelledSince_TellsThoseAndNoOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, TopologyOptions{})
+	keys := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+	publish := func(key uuid.UUID, kind string) time.Time {
+		ack, err := r.js.PublishMsg(ctxOf(t), &nats.Msg{Subject: "withdrawals.events.gbp-fps.wallet." + kind, Data: []byte("{}"),
+			Header: nats.Header{"Nats-Msg-Id": {key.String() + "." + kind}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.js.Stream(ctxOf(t), StreamEvents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := s.GetMsg(ctxOf(t), ack.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw.Time
+	}
+	first := publish(keys[0], "cancelled")
+	publish(keys[1], "authorized")
+	publish(keys[2], "cancelled")
+	for since, want := range map[time.Time][]uuid.UUID{first: {keys[0], keys[2]}, first.Add(1): {keys[2]}} {
+		if got, err := CancelledSince(ctxOf(t), r.pub, since); err != nil || !slices.Equal(got, want) {
+			t.Errorf("since %v: %v, %v; want %v", since, got, err, want)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func (w *world) recover() {
 	}
 	w.t.Cleanup(l.Close)
 	w.exec(`UPDATE ledger_identity SET timeline = timeline + 1`)
-	if _, err := l.Recover(w.t.Context(), time.Time{}, time.Time{}, "failover", "ann"); err != nil {
+	if _, err := l.Recover(w.t.Context(), ledger.Loss{}, "failover", "ann"); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -43,7 +43,11 @@ func TestHold_WhatComesInDoubtIsAskedAfter(t *testing.T) {
 	run := w.submit("run-1", csvRows(4))
 	w.enqueue(run)
 	keys := w.keys(run)
+	other := w.submit("run-2", csvRows(1))
+	w.enqueue(other)
+	others := w.keys(other)[1]
 	w.pause("run-1")
+	w.pause("run-2")
 	w.recover()
 	status, err := w.Status(t.Context(), "run-1")
 	if err != nil || status.Rows(Held) != 0 || status.Rows("open") != 4 || status.InDoubt != 4 || status.AtRest() {
@@ -52,10 +56,31 @@ func TestHold_WhatComesInDoubtIsAskedAfter(t *testing.T) {
 	if walked := w.pause("run-1"); walked.Moved != 0 {
 		t.Errorf("a pause holds %d rows in doubt", walked.Moved)
 	}
-	w.want(4, `SELECT count(*) FROM due WHERE due_at < now() + interval '31 s'`)
+	w.want(5, `SELECT count(*) FROM due WHERE due_at < now() + interval '31 s'`)
 	w.exec(`UPDATE due SET due_at = now() - interval '1 s' WHERE due_at < now() + interval '31 s'`)
-	if swept := w.sweep(w.worker()); !maps.Equal(swept, map[uuid.UUID]bool{keys[1]: true, keys[2]: true, keys[3]: true, keys[4]: true}) {
-		t.Errorf("the sweep takes %d rows of 4", len(swept))
+	worker := w.worker()
+	paused := func() map[uuid.UUID]bool {
+		work, err := worker.ClaimDue(t.Context(), "northbank", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := map[uuid.UUID]bool{}
+		for _, one := range work {
+			is[one.Claim.Key] = one.Paused
+		}
+		return is
+	}
+	want := func(is bool) map[uuid.UUID]bool {
+		return map[uuid.UUID]bool{keys[1]: is, keys[2]: is, keys[3]: is, keys[4]: is, others: true}
+	}
+	if swept := paused(); !maps.Equal(swept, want(true)) {
+		t.Errorf("the sweep takes %v, want 4 rows, of which nothing is sent", swept)
+	}
+	w.resume("run-1")
+	w.exec(`UPDATE operations SET lease_until = now() - interval '1 s'`)
+	w.exec(`UPDATE due SET due_at = now() - interval '1 s'`)
+	if swept := paused(); !maps.Equal(swept, want(false)) {
+		t.Errorf("after the resume the sweep takes %v", swept)
 	}
 }
 
