@@ -72,14 +72,15 @@ BEGIN
     GRANT EXECUTE ON FUNCTION cancel_run_rows(uuid, integer, integer, uuid), stop_run_keys(uuid, uuid[]), hold_run_rows(uuid, integer, integer),
       free_run_rows(uuid, integer, integer, bigint, bigint) TO paidonce_batch;
     GRANT USAGE ON SEQUENCE operations_id_seq TO paidonce_batch;
-    GRANT INSERT ON batch_parts, batch_rows TO paidonce_batch;
+    GRANT INSERT ON batch_parts, batch_sums, batch_rows TO paidonce_batch;
     GRANT INSERT (id, run_key, by, reason, format, columns, source, route, not_before, rows, sums, counts, digest, content_digest, content_guard, again_reason,
                   duplicates, duplicates_reason, changed_by) ON batch_runs TO paidonce_batch; -- not its state: a run begins waiting
     GRANT UPDATE (state, changed_at, changed_by, content_guard) ON batch_runs TO paidonce_batch;
     GRANT UPDATE (recorded), DELETE ON batch_parts TO paidonce_batch;
+    GRANT DELETE ON batch_sums TO paidonce_batch; -- by a trigger only before the run is on record
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_operator') THEN
-    GRANT SELECT ON batch_runs, batch_parts, batch_rows, stops, key_stops TO paidonce_operator;
+    GRANT SELECT ON batch_runs, batch_parts, batch_sums, batch_rows, stops, key_stops TO paidonce_operator;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_app') THEN
     GRANT SELECT (id, run_key, state, changed_at) ON batch_runs TO paidonce_app; -- doctor names runs that nobody enqueues
@@ -88,7 +89,7 @@ BEGIN
     GRANT SELECT ON stops, key_stops TO paidonce_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'paidonce_reader') THEN
-    GRANT SELECT ON batch_runs, batch_rows, stops, key_stops TO paidonce_reader; -- not batch_parts: beneficiaries lie there
+    GRANT SELECT ON batch_runs, batch_rows, stops, key_stops TO paidonce_reader; -- not batch_parts: beneficiaries lie there; nor what is hashed of them
   END IF;
 END $$;
 -- Dead letters: the index is the desk's to rebuild, what was done to letters is only added to.

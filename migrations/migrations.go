@@ -24,8 +24,8 @@ var files embed.FS
 
 // Current is the schema version that this program was written for. Oldest is the oldest one it can work on.
 const (
-	Current int64 = 16
-	Oldest  int64 = 16
+	Current int64 = 17
+	Oldest  int64 = 17
 )
 
 // Step is one migration and when it was applied.
