@@ -39,7 +39,8 @@ func (s *session) batchCheck() *cobra.Command {
 		Short: "Check a whole file, and change nothing",
 		Long: "Reads a whole file (- is standard input) and says everything that is wrong with it: line, column, reason, and what to do. It is the\n" +
 			"same code that submit runs first. How a file is written is said once, as a template in the configuration (batch.templates), or by flags,\n" +
-			"which go before it. Exit code 1: the file has faults. 8: rows look alike, and a person must say whether all are meant.",
+			"which go before it. Exit code 1: the file has faults. 8: rows look alike, and a person must say whether all are meant. It asks no database:\n" +
+			"whether rows are in another run, `paidonce batch submit --dry-run` says.",
 		Example: "  paidonce batch check november.csv --source payroll --route gbp-fps --expect-rows 2 --expect-sum '98.00 GBP'\n" +
 			"  paidonce batch check november.csv --template payroll --expect-rows 2\n" +
 			"  paidonce batch check pain.xml --source payroll --route eur-sepa --charset sepa -o json",
@@ -70,7 +71,9 @@ func (s *session) batchSubmit() *cobra.Command {
 		Long: "Checks the whole file, puts it on record as a run with a key for every row, and enqueues its rows. Above the limits of one person\n" +
 			"(operator.batch_limit, operator.amount_limits) it waits for a second one first (exit code 7). Whatever interrupts it: run the same\n" +
 			"command again, or `paidonce batch resume RUN`; no row is paid twice. The same run key with other content is refused (5), and so is\n" +
-			"the same content under another run key, unless --again says why and a second person agrees.",
+			"the same content under another run key, unless --again says why and a second person agrees. So is a file of which some rows are in another\n" +
+			"run of its source, submitted within batch.overlap_window: with the same row_ref, amount, account and reference. Rows without a row_ref\n" +
+			"are not compared: give rows a row_ref.",
 		Example: "  paidonce batch submit november.csv --run 2026-11-payroll --source payroll --route gbp-fps --reason 'payroll of November'\n" +
 			"  paidonce batch submit november.csv --run 2026-11-payroll --source payroll --route gbp-fps --reason 'payroll of November' --dry-run",
 		Args: exactly(1, "one file"),
@@ -81,7 +84,7 @@ func (s *session) batchSubmit() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&f.run, "run", "", "run key: your own name for this payment of this file, as 2026-11-payroll (needed)")
 	flags.StringVar(&f.duplicates, "allow-duplicates", "", "why rows that look alike are all meant")
-	flags.StringVar(&f.again, "again", "", "why the same payments are made once more, under another run key")
+	flags.StringVar(&f.again, "again", "", "why the same payments, or some of them, are made once more, under another run key")
 	s.enqueueFlagsOf(command, &f.rate, &f.noPublish)
 	return command
 }
@@ -129,7 +132,7 @@ func codeOfRuns(err error) error {
 	}{
 		{batch.ErrNoRun, cli.NotFound}, {batch.ErrRunKey, cli.Usage}, {batch.ErrRoute, cli.Usage}, {batch.ErrFaulty, cli.Failure},
 		{batch.ErrDuplicates, cli.Ambiguous}, {batch.ErrKeyTaken, cli.Ambiguous}, {batch.ErrRowsMissing, cli.Ambiguous},
-		{batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict},
+		{batch.ErrOtherContent, cli.Conflict}, {batch.ErrSameContent, cli.Conflict}, {batch.ErrOverlap, cli.Conflict},
 		{batch.ErrPaused, cli.Conflict}, {batch.ErrCancelled, cli.Conflict}, {batch.ErrNotReleased, cli.Conflict}, {batch.ErrUnpublished, cli.TryAgain},
 		{batch.ErrOldSchema, cli.Partial}, {batch.ErrNotListed, cli.Partial},
 	} {

@@ -87,6 +87,11 @@ func TestJourneyOfABatch(t *testing.T) {
 	other := append([]string{"submit", good, "--run", "again", "--reason", "payroll"}, of...)
 	wantCode(t, i.batch("olga", other...), cli.Conflict, runKey, "--again")
 	wantCode(t, i.batch("olga", append(other, "--again", "December")...), cli.Waiting)
+	longer := append([]string{"submit", i.write(dir, "longer.csv", payroll+strings.Replace(payroll[strings.LastIndex(payroll, "e-3"):], "e-3,", "e-9,", 1)),
+		"--run", "longer", "--reason", "payroll", "--allow-duplicates", "two shifts"}, of...)
+	wantCode(t, i.batch("olga", longer...), cli.Conflict, "3 in run "+runKey, "lines 2, 3, 4 of the file", "--again")
+	wantCode(t, i.batch("olga", append(longer, "--dry-run")...), cli.Conflict, "3 in run "+runKey)
+	i.notCompared(dir, append(longer, "--dry-run"))
 
 	followed := i.batch("", "status", runKey, "--rows", "--follow", "-o", "jsonl")
 	wantCode(t, followed, cli.OK)
@@ -205,6 +210,19 @@ func (i *installation) expiresWhileHeld(dir string) {
 		t.Errorf("rows\n%s", rows.out)
 	}
 	has(t, i.okAs("vera", "ops", "explain", keys[1][1]), "It was never sent: no attempt is on record.", "It is cancelled: expired.")
+}
+
+// notCompared runs a command where the settings say that rows are not compared with those of other runs.
+func (i *installation) notCompared(dir string, args []string) {
+	i.t.Helper()
+	plain := i.config
+	defer func() { i.config = plain }()
+	text, err := os.ReadFile(plain)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.config = i.write(dir, "apart.yaml", string(text)+"\nbatch: { overlap_window: 0s }\n")
+	wantCode(i.t, i.batch("olga", args...), cli.OK)
 }
 
 // templatesOfABatch: a file in its own words is read as its template says, and flags go before the template.

@@ -17,7 +17,11 @@ func OpenBatch(ctx context.Context, c *config.Config, l *ledger.Ledger, desk *op
 	if err != nil {
 		return nil, nil, err
 	}
-	return batch.New(l, pool, desk, batch.Options{Partners: partnersByRoute(c)}), pool.Close, nil
+	opt := batch.Options{Partners: partnersByRoute(c), OverlapWindow: c.Batch.OverlapWindow}
+	if opt.OverlapWindow == 0 {
+		opt.OverlapWindow = -1 // said so, in the settings
+	}
+	return batch.New(l, pool, desk, opt), pool.Close, nil
 }
 
 // BatchRoutes is the policy of the routes for rows of a source, as the worker judges jobs. A route that the source may not use is none to it.

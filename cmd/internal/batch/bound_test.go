@@ -43,7 +43,7 @@ func TestBounds_NothingWaitsForEver(t *testing.T) {
 		"submit":     func() error { _, err := w.Submit(ctx, w.submission("run-3", twoRows)); return err },
 		"dry":        func() error { _, err := w.Submit(ctx, dry); return err },
 		"same":       func() error { return w.refuseSameContent(ctx, w.pool, dry, run.ContentDigest) },
-		"register":   func() error { _, _, err := w.register(ctx, dry, run, 2); return err },
+		"register":   func() error { _, _, err := w.register(ctx, dry, run, 2, &ownSums{}); return err },
 		"weigh":      func() error { _, err := w.Service.submission(ctx, run, false); return err },
 		"state":      func() error { _, err := w.setState(ctx, run, olga, Released, Paused); return err },
 		"end":        func() error { return w.endRun(ctx, run.ID, olga) },

@@ -37,7 +37,7 @@ const crashRows = 22 // five parts of four rows, and one of two
 
 // rowsOf are rows that no other label has.
 func rowsOf(label string, n int) string {
-	return strings.ReplaceAll(csvRows(n), "cust-", label+"-")
+	return strings.NewReplacer("cust-", label+"-", "\nr", "\n"+label+"-r").Replace(csvRows(n))
 }
 
 // runChild runs this process as a submitter if it was started as one.

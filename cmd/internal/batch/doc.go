@@ -17,7 +17,8 @@
 // R2 Nothing is enqueued before the release, and what is enqueued is what was checked: parts are not changed once their run is on record.
 //
 // R3 The same run key with the same content goes on; with other content it is refused. The same content under another run key is refused, unless
-// a second person agrees to pay it again. Order, line ends, name and format of the file are not content.
+// a second person agrees to pay it again. Order, line ends, name and format of the file are not content. So is a file of which some rows are in another
+// run of its source, submitted shortly before: by the author's own name of the row, amount, account and reference. Rows without a name are not compared.
 //
 // R4 Two equal rows are two payments. They are pointed out, and need a word from the submitter; none is ever dropped.
 //

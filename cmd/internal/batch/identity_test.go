@@ -15,7 +15,7 @@ const (
 	twoRows = header + "r1,cust-1,10.00,GBP,A N Example,GB33BUKB20201555555555\n" + "r2,cust-2,20.50,GBP,B Example,GB33BUKB20201555555555\n"
 	// The same payments: another order, other line ends, other names of the rows.
 	reordered = header + "b,cust-2,20.50,GBP,B Example,GB33BUKB20201555555555\r\n" + "a,cust-1,10.00,GBP,A N Example,GB33BUKB20201555555555\r\n"
-	otherRows = header + "r1,cust-1,10.01,GBP,A N Example,GB33BUKB20201555555555\n" + "r2,cust-2,20.50,GBP,B Example,GB33BUKB20201555555555\n"
+	otherRows = header + "r1,cust-1,10.01,GBP,A N Example,GB33BUKB20201555555555\n" + "r2,cust-2,20.51,GBP,B Example,GB33BUKB20201555555555\n"
 	asNDJSON  = `{"debtor_account":"cust-2","amount":"20.50","currency":"GBP","beneficiary":{"name":"B Example","iban":"GB33BUKB20201555555555"}}` + "\n" +
 		`{"debtor_account":"cust-1","amount":"10.00","currency":"GBP","beneficiary":{"name":"A N Example","iban":"GB33BUKB20201555555555"}}` + "\n"
 )

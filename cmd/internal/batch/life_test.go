@@ -92,7 +92,7 @@ func TestApproval_IsForOneContent(t *testing.T) {
 	if _, _, err := w.Approve(ctx, "run-1", w.people["ada"], "agreed", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Submit(ctx, w.submission("run-2", csvRows(7))); !errors.Is(err, operate.ErrWaiting) {
+	if _, err := w.Submit(ctx, w.submission("run-2", rowsOf("other", 7))); !errors.Is(err, operate.ErrWaiting) {
 		t.Errorf("another run: %v, want it to wait for its own approval", err)
 	}
 	proposals, err := w.desk.Proposals(ctx, operate.ProposalFilter{Act: ActSubmit, Target: "run-2"})
@@ -443,7 +443,7 @@ func TestCancel_StopsWhatItCannotEnd(t *testing.T) {
 	w := newWorld(t, operate.Options{Limits: wide()})
 	ctx := t.Context()
 	w.enqueue(w.submit("run-1", csvRows(6)))
-	w.enqueue(w.submit("run-2", csvRows(7)))
+	w.enqueue(w.submit("run-2", rowsOf("other", 7)))
 	is := func(n int, change string) {
 		w.exec(`UPDATE operations o SET ` + change + ` FROM batch_rows b JOIN batch_runs r ON r.id = b.run_id
 			WHERE o.id = b.operation_id AND b.n = ` + fmt.Sprint(n) + ` AND r.run_key = 'run-1'`)
@@ -559,7 +559,7 @@ func TestSubmit_EveryRowArrivesAsItStands(t *testing.T) {
 func TestCancel_NeedsWhoeverCancels(t *testing.T) {
 	w := newWorld(t, operate.Options{Limits: wide()})
 	ctx := t.Context()
-	run, other := w.submit("run-1", csvRows(3)), w.submit("run-2", csvRows(2))
+	run, other := w.submit("run-1", csvRows(3)), w.submit("run-2", rowsOf("other", 2))
 	w.enqueue(run)
 	w.enqueue(other)
 	for _, sql := range []string{

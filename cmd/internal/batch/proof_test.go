@@ -51,14 +51,14 @@ func TestApproval_OfSomethingElseReleasesNothing(t *testing.T) {
 	if _, err := w.Submit(ctx, w.submission("run-1", csvRows(6))); !errors.Is(err, operate.ErrWaiting) {
 		t.Fatal(err)
 	}
-	other, err := w.Submit(ctx, w.submission("run-2", csvRows(7)))
+	other, err := w.Submit(ctx, w.submission("run-2", rowsOf("other", 7)))
 	if !errors.Is(err, operate.ErrWaiting) {
 		t.Fatal(err)
 	}
 	if _, _, err := w.Approve(ctx, "run-2", w.people["ada"], "totals agree", false); err != nil {
 		t.Fatal(err)
 	}
-	if other, err = w.Submit(ctx, w.submission("run-2", csvRows(7))); err != nil || other.Run.State != Released {
+	if other, err = w.Submit(ctx, w.submission("run-2", rowsOf("other", 7))); err != nil || other.Run.State != Released {
 		t.Fatalf("the run that was agreed to: %v", err)
 	}
 	for what, of := range map[string]string{
@@ -136,7 +136,7 @@ func TestApproval_WhoWasAskedIsAskedUnderAnotherRunKey(t *testing.T) {
 	if out, err = loose.Submit(ctx, w.submission("run-2", csvRows(6))); err != nil || out.Run.State != Released {
 		t.Fatalf("after the agreement: %v", err)
 	}
-	if out, err = loose.Submit(ctx, w.submission("run-3", csvRows(60))); err != nil || out.Run.State != Released {
+	if out, err = loose.Submit(ctx, w.submission("run-3", rowsOf("other", 60))); err != nil || out.Run.State != Released {
 		t.Errorf("other payments, for which nobody was asked: %v", err)
 	}
 }

@@ -60,6 +60,7 @@ var (
 	ErrDuplicates   = errors.New("rows of the file look alike: are all of them meant? Then say why, with --allow-duplicates")
 	ErrOtherContent = errors.New("the run key belongs to another content")
 	ErrSameContent  = errors.New("the same payments are on record under another run key")
+	ErrOverlap      = errors.New("rows of the file are in another run too")
 	ErrPaused       = errors.New("the run is paused")
 	ErrCancelled    = errors.New("the run is cancelled")
 	ErrNotReleased  = errors.New("the run is not released")
@@ -76,9 +77,12 @@ type Options struct {
 	Grace time.Duration
 	// Patience is how long a statement may take. Default 1 min: a status counts a million rows
 	Patience time.Duration
-	PartRows int // rows of a part; default 4096
-	PageRows int // operations that are cancelled, held or let go at once; default 1024
-	Workers  int // parts that are written, and recorded, at once: while one waits for the disk the others go on; default 4
+	// OverlapWindow is how far back the rows of a file are compared with those of other runs; below 0 = they are not. Default 120 h: a weekly payroll is
+	// 168 h after the one before
+	OverlapWindow time.Duration
+	PartRows      int // rows of a part; default 4096
+	PageRows      int // operations that are cancelled, held or let go at once; default 1024
+	Workers       int // parts that are written, and recorded, at once: while one waits for the disk the others go on; default 4
 
 	point func(ctx context.Context, at point) // of tests that stop or kill there; nil = nothing
 }
@@ -118,6 +122,9 @@ func New(l *ledger.Ledger, db operate.DB, desk *operate.Service, opt Options) *S
 	}
 	if opt.Patience <= 0 {
 		opt.Patience = time.Minute
+	}
+	if opt.OverlapWindow == 0 {
+		opt.OverlapWindow = 120 * time.Hour
 	}
 	if opt.PartRows <= 0 {
 		opt.PartRows = 4096

@@ -24,6 +24,7 @@ type staging struct {
 	first  int // row of the next part, from 1
 	parts  int
 	counts map[string]int // rows by currency
+	own    *ownSums
 	todo   chan stagedRows
 	group  *errgroup.Group
 	ctx    context.Context //nolint:containedctx // of the group, whose end must end add
@@ -34,10 +35,10 @@ type stagedRows struct {
 	rows        []file.Row
 }
 
-// stage begins. Whoever called it calls close or discard.
-func (s *Service) stage(ctx context.Context) *staging {
+// stage begins, and gathers in own what is written. Whoever called it calls close or discard.
+func (s *Service) stage(ctx context.Context, own *ownSums) *staging {
 	group, ctx := errgroup.WithContext(ctx)
-	st := &staging{s: s, run: job.NewKey(), first: 1, counts: map[string]int{}, todo: make(chan stagedRows, 1), group: group, ctx: ctx}
+	st := &staging{s: s, run: job.NewKey(), first: 1, counts: map[string]int{}, own: own, todo: make(chan stagedRows, 1), group: group, ctx: ctx}
 	for range s.opt.Workers {
 		group.Go(st.write)
 	}
@@ -83,7 +84,7 @@ func (st *staging) close() error {
 
 // discard removes what was written. It is for a caller whose context may have ended.
 func (st *staging) discard(ctx context.Context) error {
-	err := st.s.exec(context.WithoutCancel(ctx), `DELETE FROM batch_parts WHERE run_id = $1`, st.run)
+	err := st.s.exec(context.WithoutCancel(ctx), `WITH sums AS (DELETE FROM batch_sums WHERE run_id = $1) DELETE FROM batch_parts WHERE run_id = $1`, st.run)
 	if err != nil && !belongToARun(err) {
 		return fmt.Errorf("remove the parts of a run that does not come: %w", err)
 	}
@@ -106,11 +107,13 @@ func (st *staging) write() error {
 		if err != nil {
 			return err
 		}
-		err = st.s.exec(st.ctx, `INSERT INTO batch_parts (run_id, part, first_n, rows, body) VALUES ($1, $2, $3, $4, $5)`,
-			st.run, todo.part, todo.first, len(items), p.pack(items))
+		sums := sumsOf(todo.rows)
+		err = st.s.exec(st.ctx, `WITH sums AS (INSERT INTO batch_sums (run_id, part, sums) SELECT $1, $2, $6::bytea WHERE octet_length($6::bytea) > 0)
+			INSERT INTO batch_parts (run_id, part, first_n, rows, body) VALUES ($1, $2, $3, $4, $5)`, st.run, todo.part, todo.first, len(items), p.pack(items), packSums(sums))
 		if err != nil {
 			return fmt.Errorf("write part %d: %w", todo.part, err)
 		}
+		st.own.add(sums)
 		st.s.at(st.ctx, pointStaged)
 	}
 	return nil
@@ -133,8 +136,9 @@ func itemsOf(todo stagedRows) ([]item, error) {
 
 // removeOrphans removes parts that a program which died has left.
 func (s *Service) removeOrphans(ctx context.Context) error {
-	err := s.exec(ctx, `DELETE FROM batch_parts p WHERE p.at < now() - interval '`+orphanAge+`'
-		AND NOT EXISTS (SELECT FROM batch_runs r WHERE r.id = p.run_id)`)
+	err := s.exec(ctx, `WITH p AS (DELETE FROM batch_parts p WHERE p.at < now() - interval '`+orphanAge+`'
+		AND NOT EXISTS (SELECT FROM batch_runs r WHERE r.id = p.run_id) RETURNING p.run_id, p.part)
+		DELETE FROM batch_sums s USING p WHERE s.run_id = p.run_id AND s.part = p.part`)
 	if err != nil && !belongToARun(err) { // one that took a day to come on record; the rest is removed next time
 		return fmt.Errorf("remove parts that belong to nobody: %w", err)
 	}

@@ -56,10 +56,14 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (Submitted, error)
 		return Submitted{}, err
 	}
 	var out Submitted
+	own := s.compared(&sub)
 	if known || sub.DryRun {
+		if !known {
+			sub.Check.Each = own.addRow
+		}
 		out.Report, err = file.Check(ctx, sub.File, sub.Format, sub.Read, sub.Check)
 	} else {
-		out, err = s.checkAndStage(ctx, sub)
+		out, err = s.checkAndStage(ctx, sub, own)
 	}
 	if err == nil {
 		err = Accepted(&out.Report, sub.DuplicatesReason)
@@ -71,7 +75,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (Submitted, error)
 		out.Run, out.Found = found, true
 	case sub.DryRun:
 		out.Run = sub.run(&out.Report)
-		if err := s.refuseSameContent(ctx, s.db, sub, out.Report.ContentDigest); err != nil {
+		if err := s.refuseRepeats(ctx, s.db, sub, out.Report.ContentDigest, own); err != nil {
 			return out, err
 		}
 	}
@@ -95,11 +99,11 @@ func Accepted(report *file.Report, duplicatesReason string) error {
 }
 
 // checkAndStage checks the file and packs its rows at the same time, and puts the run on record. Whatever comes to nothing is removed.
-func (s *Service) checkAndStage(ctx context.Context, sub Submission) (out Submitted, err error) {
+func (s *Service) checkAndStage(ctx context.Context, sub Submission, own *ownSums) (out Submitted, err error) {
 	if err := s.removeOrphans(ctx); err != nil {
 		return out, err
 	}
-	st := s.stage(ctx)
+	st := s.stage(ctx, own)
 	defer func() {
 		if err != nil || out.Found {
 			err = errors.Join(err, st.discard(ctx))
@@ -113,10 +117,14 @@ func (s *Service) checkAndStage(ctx context.Context, sub Submission) (out Submit
 	if err = Accepted(&out.Report, sub.DuplicatesReason); err != nil {
 		return out, err
 	}
+	// Here, where it may take its time. What comes on record after it is looked at by register.
+	if err = s.refuseRepeats(ctx, s.db, sub, out.Report.ContentDigest, own); err != nil {
+		return out, err
+	}
 	s.at(ctx, pointChecked)
 	run := sub.run(&out.Report)
 	run.ID, run.Counts = st.run, st.counts
-	out.Run, out.Found, err = s.register(ctx, sub, run, st.parts)
+	out.Run, out.Found, err = s.register(ctx, sub, run, st.parts, own)
 	s.at(ctx, pointRegistered)
 	return out, err
 }
@@ -163,17 +171,20 @@ func orWord(text, otherwise string) string {
 }
 
 // register puts a run on record, with the parts that were written for it. True: somebody else was first, and this is that run.
-func (s *Service) register(ctx context.Context, sub Submission, run Run, parts int) (on Run, found bool, err error) {
-	err = s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// Whoever submits the same content is one after the other, so that each finds the run of the one before.
+func (s *Service) register(ctx context.Context, sub Submission, run Run, parts int, own *ownSums) (on Run, found bool, err error) {
+	err = s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// Whoever submits the same content is one after the other, so that each finds the run of the one before. So is, below, whoever compares rows.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('paidonce batch ' || $1, 0))`, hex.EncodeToString(run.ContentDigest[:])); err != nil {
+			return err
+		}
+		if err := own.lock(ctx, tx, run.Source); err != nil {
 			return err
 		}
 		on, err = s.readRun(ctx, tx, run.RunKey)
 		if found = err == nil; found || !errors.Is(err, ErrNoRun) {
 			return err
 		}
-		if err := s.refuseSameContent(ctx, tx, sub, run.ContentDigest); err != nil {
+		if err := s.refuseRepeats(ctx, tx, sub, run.ContentDigest, own); err != nil {
 			return err
 		}
 		if err := insertRun(ctx, tx, run); err != nil {
@@ -229,16 +240,26 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, CASE WHEN $
 	return err
 }
 
-// refuseSameContent finds runs that pay, or may have paid, the same. A run that was cancelled before anything of it was enqueued paid nothing; one
-// that still has parts may have, on a server that was lost.
+// refuseRepeats refuses payments that other runs have made, or will: all of them, or some.
+func (s *Service) refuseRepeats(ctx context.Context, db querier, sub Submission, content [32]byte, own *ownSums) error {
+	if err := s.refuseSameContent(ctx, db, sub, content); err != nil {
+		return err
+	}
+	return s.refuseOverlap(ctx, db, sub, own)
+}
+
+// paysNothing is true of a run r that was cancelled before anything of it was enqueued. One that still has parts may have paid, on a server that was lost.
+const paysNothing = `(r.state = 'cancelled' AND NOT EXISTS (SELECT FROM batch_rows b WHERE b.run_id = r.id)
+           AND NOT EXISTS (SELECT FROM batch_parts p WHERE p.run_id = r.id))`
+
+// refuseSameContent finds runs that pay, or may have paid, the same.
 func (s *Service) refuseSameContent(ctx context.Context, db querier, sub Submission, content [32]byte) error {
 	if sub.AgainReason != "" {
 		return nil
 	}
 	same, err := read(ctx, s, db, scanRun, `
 SELECT `+runColumns+` FROM batch_runs r WHERE content_digest = $1 AND run_key <> $2
-   AND NOT (state = 'cancelled' AND NOT EXISTS (SELECT FROM batch_rows b WHERE b.run_id = r.id)
-           AND NOT EXISTS (SELECT FROM batch_parts p WHERE p.run_id = r.id)) ORDER BY at LIMIT 1`, content[:], sub.RunKey)
+   AND NOT `+paysNothing+` ORDER BY at LIMIT 1`, content[:], sub.RunKey)
 	if err != nil {
 		return fmt.Errorf("look for the same content: %w", err)
 	}

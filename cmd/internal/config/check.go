@@ -89,6 +89,9 @@ func (k *checker) process() {
 	k.atLeast("operator.replay_limit", c.Operator.ReplayLimit, 0)
 	k.atLeast("operator.discard_limit", c.Operator.DiscardLimit, 0)
 	k.atLeast("operator.batch_limit", c.Operator.BatchLimit, 0)
+	if window := c.Batch.OverlapWindow; window < 0 || window > 366*24*time.Hour {
+		k.say("batch.overlap_window", "must be between 0 and 8784h; 0 = the rows of a file are not compared with those of other runs")
+	}
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "console")
 }

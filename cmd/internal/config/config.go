@@ -112,7 +112,8 @@ type Operator struct {
 
 // Batch is what payout runs go by.
 type Batch struct {
-	Templates map[string]*Template
+	OverlapWindow time.Duration
+	Templates     map[string]*Template
 }
 
 // Template says how one program writes its files.

@@ -188,6 +188,7 @@ func TestViolations(t *testing.T) {
 			"2 nats.gateway_nkey_seed_file: and nats.gateway_creds_file exclude each other"},
 		{"database address", "postgres://app@127.0.0.1:5432/paidonce", "host=x password=canary", "3 database.url: must be a URL that starts with postgres:// or postgresql:// and names a host"},
 		{"connections", "max_conns: 8", "max_conns: 0", "3 database.max_conns: must be at least 1"},
+		{"overlap window", "replicas: 1 }", "replicas: 1 }\nbatch: { overlap_window: -1h }", "3 batch.overlap_window: must be between 0 and 8784h; 0 = the rows of a file are not compared with those of other runs"},
 		{"sum of max_in_flight", "in_flight: 700", "in_flight: 511", "4 worker.in_flight: is 511, less than the sum of the partners' max_in_flight, 512"},
 		{"adapter", "adapter: reference", "adapter: refrence", "7 partners.northbank.adapter: must be one of: reference"},
 		{"base url", "http://127.0.0.1:9099", "ftp://x", "8 partners.northbank.base_url: must be a URL that starts with http:// or https:// and names a host"},
@@ -405,6 +406,7 @@ func TestTemplate(t *testing.T) {
 func TestGuarded_IsTakenFromTheFileAlone(t *testing.T) {
 	for path, text := range map[string]string{
 		"operator.proposal_ttl": "1h", "operator.amount_limits": "[99999999.00 GBP]", "operator.replay_limit": "7", "operator.discard_limit": "7", "operator.batch_limit": "7",
+		"batch.overlap_window": "0s",
 	} {
 		variable := "PAIDONCE_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 		if _, err := load(t, good, map[string]string{path: text}, nil); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "from the file of settings alone") {

@@ -179,6 +179,8 @@ func listenSettings() []Setting {
 			at: func(c *Config, _ string) any { return &c.Operator.DiscardLimit }},
 		{Path: "operator.batch_limit", Default: "1000", Guarded: true, Meaning: "most rows of a batch that one person submits alone",
 			at: func(c *Config, _ string) any { return &c.Operator.BatchLimit }},
+		{Path: "batch.overlap_window", Default: "120h", Guarded: true, Meaning: "how far back the rows of a file are compared with those of other runs of its source, by row_ref, amount, account and reference; 0 = not at all",
+			at: func(c *Config, _ string) any { return &c.Batch.OverlapWindow }},
 		{Path: "log.level", Default: "info", Meaning: "debug, info, warn or error",
 			at: func(c *Config, _ string) any { return &c.Log.Level }},
 		{Path: "log.format", Default: "json", Meaning: "json, or console for people",

@@ -77,7 +77,7 @@ func newDuplicates(s *sorter) *duplicates {
 
 func (d *duplicates) add(row *Row) error {
 	b := append(d.buffer[:0], d.salt[:]...)
-	b = appendAccount(b, &row.Job.Beneficiary)
+	b = AppendAccount(b, &row.Job.Beneficiary)
 	b = append(b, row.Job.Amount.Currency...)
 	b = binary.BigEndian.AppendUint64(b, uint64(row.Job.Amount.Minor)) //nolint:gosec // above zero
 	if day := row.Job.NotBefore; !day.IsZero() {
@@ -94,8 +94,8 @@ func (d *duplicates) add(row *Row) error {
 	return d.sorter.add(record{binary.BigEndian.Uint64(d.sum), binary.BigEndian.Uint64(d.sum[8:]), place, uint64(row.Job.Amount.Minor)}) //nolint:gosec // above zero
 }
 
-// appendAccount writes what identifies the account. The IBAN of a British account contains sort code and number: it is the same account.
-func appendAccount(b []byte, who *job.Beneficiary) []byte {
+// AppendAccount writes what identifies the account. The IBAN of a British account contains sort code and number: it is the same account.
+func AppendAccount(b []byte, who *job.Beneficiary) []byte {
 	sort, account := who.SortCode.Reveal(), who.AccountNumber.Reveal()
 	if iban := who.IBAN.Reveal(); len(iban) == 22 && iban[:2] == "GB" {
 		sort, account = iban[8:14], iban[14:]
