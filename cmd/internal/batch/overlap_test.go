@@ -109,6 +109,19 @@ func TestOverlap_OfWhichRuns(t *testing.T) {
 	_ = w.try(w.submission("fifth", rowsOf("third", 4)), nil)
 }
 
+// TestOverlap_EveryRowIsFound however many parts they lie in, and in whatever order.
+func TestOverlap_EveryRowIsFound(t *testing.T) {
+	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{Workers: 2})
+	for _, rows := range []int{1, 64} {
+		w.opt.PartRows = rows
+		label := fmt.Sprint("parts-of-", rows)
+		w.submit(label, rowsOf(label, 40))
+		if err := w.try(w.submission("more", rowsOf(label, 41)), ErrOverlap); err != nil && !strings.Contains(err.Error(), "40 in run "+label) {
+			t.Error(err)
+		}
+	}
+}
+
 // TestOverlap_TwoAtOnce: whoever comes on record second finds the one before, though it was not there when the rows were compared first.
 func TestOverlap_TwoAtOnce(t *testing.T) {
 	for _, c := range []struct {
