@@ -43,7 +43,7 @@ func TestHold_WhatComesInDoubtIsAskedAfter(t *testing.T) {
 	run := w.submit("run-1", csvRows(4))
 	w.enqueue(run)
 	keys := w.keys(run)
-	other := w.submit("run-2", csvRows(1))
+	other := w.submit("run-2", rowsOf("other", 1))
 	w.enqueue(other)
 	others := w.keys(other)[1]
 	w.pause("run-1")

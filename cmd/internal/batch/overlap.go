@@ -121,17 +121,18 @@ func (o *ownSums) lock(ctx context.Context, tx pgx.Tx, source string) error {
 	return err
 }
 
-// refuseOverlap finds another run of the source, of the last days, that has rows of the file. Runs that it has looked at once it does not look at again.
-func (s *Service) refuseOverlap(ctx context.Context, db querier, sub Submission, own *ownSums) error {
+// refuseOverlap finds another run of the source, of the last days, that has rows of the file, and others. One that has the same came after
+// refuseSameContent had looked, which looks again. Runs that it has looked at once it does not look at again.
+func (s *Service) refuseOverlap(ctx context.Context, db querier, sub Submission, content [32]byte, own *ownSums) error {
 	if !own.on || len(own.sorted()) == 0 {
 		return nil
 	}
 	if own.looked == nil {
 		own.looked = []uuid.UUID{}
 	}
-	runs, err := read(ctx, s, db, scanRun, `SELECT `+runColumns+` FROM batch_runs r WHERE source = $1 AND run_key <> $2
+	runs, err := read(ctx, s, db, scanRun, `SELECT `+runColumns+` FROM batch_runs r WHERE source = $1 AND run_key <> $2 AND content_digest <> $5
    AND at > now() - $3::int8 * interval '1 ms' AND id <> ALL ($4::uuid[]) AND NOT `+paysNothing+` ORDER BY at, id`,
-		sub.Read.Source, sub.RunKey, s.opt.OverlapWindow.Milliseconds(), own.looked)
+		sub.Read.Source, sub.RunKey, s.opt.OverlapWindow.Milliseconds(), own.looked, content[:])
 	if err != nil {
 		return fmt.Errorf("look for runs that may have rows of the file: %w", err)
 	}

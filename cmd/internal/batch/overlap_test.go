@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/paidonce/paidonce/cmd/internal/batch/file"
 	"github.com/paidonce/paidonce/cmd/internal/operate"
 )
 
@@ -89,6 +90,15 @@ func TestOverlap_OfWhichRuns(t *testing.T) {
 	w := newWorldAs(t, operate.Options{Limits: wide()}, Options{PartRows: 4, Workers: 2})
 	w.submit("first", csvRows(2))
 	_ = w.try(w.submission("second", csvRows(3)), ErrOverlap) // of a run that is not enqueued yet
+	same := w.submission("same", csvRows(2))
+	own := w.compared(&same)
+	report, err := file.Check(t.Context(), same.File, same.Format, same.Read, file.CheckOptions{Each: own.addRow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.refuseOverlap(t.Context(), w.pool, same, report.ContentDigest, own); err != nil {
+		t.Errorf("a run with the same content, which is refused as such: %v", err)
+	}
 	if _, err := w.Cancel(t.Context(), "first", w.people["olga"], "wrong file", false); err != nil {
 		t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func (s *Service) refuseRepeats(ctx context.Context, db querier, sub Submission,
 	if err := s.refuseSameContent(ctx, db, sub, content); err != nil {
 		return err
 	}
-	return s.refuseOverlap(ctx, db, sub, own)
+	return s.refuseOverlap(ctx, db, sub, content, own)
 }
 
 // paysNothing is true of a run r that was cancelled before anything of it was enqueued. One that still has parts may have paid, on a server that was lost.
