@@ -238,7 +238,7 @@ func TestReadme_TablesAreTheProgramsOwn(t *testing.T) {
 // TestDocs_LongCommandsExist: what the gate runs shorter or not at all has its package, its flags and its tests still.
 func TestDocs_LongCommandsExist(t *testing.T) {
 	span := regexp.MustCompile("`(?:cd ([^ `]+) && )?go (run|test) ([^ `]+)([^`]*)`")
-	known := []string{"run", "v", "count"} // of go test itself
+	known := []string{"run", "v", "count", "bench", "benchtime"} // of go test itself
 	found := 0
 	for _, name := range []string{"README.md", "deploy/PERFORMANCE.md", "deploy/SCALING.md", "deploy/SIZING.md", "deploy/RUNBOOK.md"} {
 		for _, m := range span.FindAllStringSubmatch(readTop(t, name), -1) {
@@ -256,7 +256,10 @@ func TestDocs_LongCommandsExist(t *testing.T) {
 				if flag == word {
 					continue
 				}
-				if isTest && flag == "run" && !strings.Contains(source, "func "+words[i+1]) {
+				if isTest && flag == "bench" && !strings.Contains(source, "func Benchmark"+words[i+1]) {
+					t.Errorf("%s: no benchmark %s for %s", name, words[i+1], m[0])
+				}
+				if isTest && flag == "run" && words[i+1] != "none" && !strings.Contains(source, "func "+words[i+1]) {
 					t.Errorf("%s: no test %s for %s", name, words[i+1], m[0])
 				}
 				if !(isTest && slices.Contains(known, flag)) && !strings.Contains(source, `"`+flag+`"`) {
