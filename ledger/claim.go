@@ -96,7 +96,7 @@ WITH guard AS MATERIALIZED (
    WHERE excluded.state = 'claimed'
      AND o.fingerprint = excluded.fingerprint AND o.fingerprint_version = excluded.fingerprint_version
      AND ((o.state = 'open' AND o.fence = 0 AND NOT o.held AND NOT o.in_doubt) OR (o.state = 'claimed' AND o.claim_token = excluded.claim_token))
-  RETURNING o.id, o.key, o.fence, o.state, o.first_sent_at, o.created_at = now() AS new
+  RETURNING o.id, o.key, o.fence, o.state, o.created_at = now() AS new
 ), attempt AS (
   INSERT INTO attempts (operation_id, fence, renderer, claim_token, body_sha256, partner, credential, endpoint, partner_key, end_to_end_id)
   SELECT won.id, won.fence, w.renderer, $21, w.body_sha256, w.partner, w.credential, w.endpoint, w.partner_key, w.end_to_end_id
@@ -118,7 +118,7 @@ WITH guard AS MATERIALIZED (
   UPDATE due d SET due_at = now() + $22 * interval '1 ms', partner = w.partner
     FROM won JOIN wish w USING (key) WHERE NOT won.new AND d.operation_id = won.id
 )
-SELECT won.key, won.id, won.fence, w.doubt, CASE WHEN w.doubt THEN won.first_sent_at END, now() FROM won JOIN wish w USING (key) WHERE won.state = 'claimed'`
+SELECT won.key, won.id, won.fence, w.doubt, now() FROM won JOIN wish w USING (key) WHERE won.state = 'claimed'`
 
 // claimLosers has its own snapshot and tells those who did not win what stands there. It can never answer "claimed": a row under our own
 // token is left out. No row at all for a key means that the guard let nothing in, or that the row is ours but may not start any more.
@@ -140,7 +140,7 @@ func (l *Ledger) claimOnce(ctx context.Context, token uuid.UUID, wishes []Wish) 
 		b.Queue(claimWinners, winners...).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				a := ClaimAnswer{Answer: Claimed, State: StateClaimed, Claim: Claim{Token: token}}
-				if err := rows.Scan(&a.Claim.Key, &a.Claim.OperationID, &a.Claim.Fence, &a.InDoubt, timeOrZero{&a.FirstSent}, &a.Now); err != nil {
+				if err := rows.Scan(&a.Claim.Key, &a.Claim.OperationID, &a.Claim.Fence, &a.InDoubt, &a.Now); err != nil {
 					return err
 				}
 				answers[place[a.Claim.Key]] = a

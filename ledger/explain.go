@@ -70,9 +70,6 @@ type Outgoing struct {
 	At   time.Time
 }
 
-// EventID names an event of a key, in the outbox and as the message id in the stream; fence counts for one that can happen again.
-func EventID(key uuid.UUID, kind string, fence int32) string { return eventID(key, kind, fence) }
-
 const summaryColumns = `o.key, o.source, o.route, o.state, o.in_doubt, CASE WHEN o.held THEN o.code ELSE '' END, coalesce(o.partner, ''),
 	o.debtor_account, o.amount_minor, o.currency, coalesce(o.transfer_id, ''), CASE WHEN o.held THEN '' ELSE coalesce(o.code, '') END,
 	coalesce(o.settlement::text, ''), (SELECT count(*) FROM attempts a WHERE a.operation_id = o.id), o.fence, o.first_sent_at, o.created_at,

@@ -54,9 +54,9 @@ const madeAt = `CASE WHEN substr(w.key::text, 15, 1) = '7'
 	THEN to_timestamp(('x' || left(replace(w.key::text, '-', ''), 12))::bit(48)::bigint / 1000.0) END`
 
 // KeyMayBeLost is true of a wish w (key, source) whose key does not exclude that it was on record, and sent, before the ledger g was recovered: it
-// says of itself that it was made before, or nothing that can be believed. The clock of a source that is known to run ahead is put back; a day
-// ahead is no clock, and its keys tell nothing.
-const KeyMayBeLost = `CASE WHEN g.doubt_before > '-infinity' THEN (
+// says of itself that it was made before, or nothing that can be believed, or it is stopped. The clock of a source that is known to run ahead is put
+// back; a day ahead is no clock, and its keys tell nothing.
+const KeyMayBeLost = `CASE WHEN g.doubt_before > '-infinity' THEN EXISTS (SELECT FROM key_stops k WHERE k.key = w.key) OR (
 	SELECT CASE WHEN told.at <= now() + interval '1 min' THEN told.at < g.doubt_before ELSE g.lost_since IS NOT NULL END
 	  FROM (SELECT CASE WHEN c.ahead <= interval '1 day' THEN ` + madeAt + ` - c.ahead END AS at
 	          FROM (SELECT coalesce((SELECT f.ahead FROM fast_clocks f WHERE f.source = w.source), interval '0') AS ahead) c) told) ELSE false END`

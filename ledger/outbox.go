@@ -70,7 +70,7 @@ func (l *Ledger) Unpublished(ctx context.Context, limit int) ([]Event, error) {
 				if err != nil {
 					return err
 				}
-				e.ID = eventID(e.Key, e.Type, fence)
+				e.ID = EventID(e.Key, e.Type, fence)
 				events = append(events, e)
 			}
 			return rows.Err()
@@ -82,8 +82,8 @@ func (l *Ledger) Unpublished(ctx context.Context, limit int) ([]Event, error) {
 	return events, nil
 }
 
-// eventID names a fact: each type happens once per key, but an operation can be parked again after it was opened.
-func eventID(key uuid.UUID, kind string, fence int32) string {
+// EventID names a fact, in the outbox and as the message id in the stream: each type happens once per key, but an operation can be parked again after it was opened.
+func EventID(key uuid.UUID, kind string, fence int32) string {
 	id := key.String() + "." + kind
 	if kind == string(StateParked) {
 		id += "." + strconv.Itoa(int(fence))

@@ -90,10 +90,9 @@ type ClaimAnswer struct {
 	// fresh): nothing may be sent before it was looked up. No attempt was committed for it. With NotOnRecord it says the same of a job
 	// that nobody can be asked about.
 	InDoubt    bool
-	FirstSent  time.Time // of what is claimed in doubt: when it may have been sent first; zero = not told
-	State      State     // of the operation as found
-	HeldReason string    // with Held
-	Version    int16     // with OtherVersion: of the stored fingerprint
+	State      State  // of the operation as found
+	HeldReason string // with Held
+	Version    int16  // with OtherVersion: of the stored fingerprint
 	Now        time.Time
 	Err        error
 }

@@ -194,6 +194,9 @@ func TestParkedIsLookedUpDaily(t *testing.T) {
 		if n := w.bank.LookUps(key) - parkedAfter; n < 2 || n > 4 {
 			t.Errorf("%d look-ups while parked for some two days, want one a day", n)
 		}
+		if got := w.led.AskedUnder(key); got != w.Sent(key)[0].PartnerKey {
+			t.Errorf("looked up under partner key %q, the bank saw %q", got, w.Sent(key)[0].PartnerKey)
+		}
 		wantRequests(t, w, key, 1)
 		workertest.CheckPromise(t, w, key)
 	}, func(p *bankclient.Profile) { p.SerialisesDuplicates, p.LookUpConsistent = false, false })

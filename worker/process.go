@@ -139,9 +139,6 @@ func (w *Worker) claim(ctx context.Context, op *operation, origin job.Origin, pa
 	w.hold(op, answer.Claim, answer.Now, claimedAt)
 	if answer.InDoubt { // no attempt was committed: the operation may have been sent under a claim that was lost
 		op.inDoubt, op.firstSent = true, origin.PublishedAt
-		if !answer.FirstSent.IsZero() {
-			op.firstSent = answer.FirstSent
-		}
 		return answer, nil
 	}
 	op.attempts = []ledger.Attempt{{Intention: intention(&op.prepared), Fence: answer.Claim.Fence, Token: answer.Claim.Token, At: answer.Now}}

@@ -85,3 +85,19 @@ func TestStopped_BetweenTheSweepsClaimAndItsAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestStopped_WithoutAWord: an attempt that the ledger refuses as stopped, whatever it says of it, is not sent.
+func TestStopped_WithoutAWord(t *testing.T) {
+	virtually(t, func(t *testing.T, w *world) {
+		key, payload := workertest.Order(t)
+		w.Script(key, workertest.Fails)
+		p := workertest.Start(t, w, at("before commit_attempts", func() error {
+			w.led.Edit(key, func(op *fake.Operation) { op.StoppedDumb = true })
+			return nil
+		}))
+		deliver(t, p, payload)
+		wantState(t, workertest.AwaitEnd(t, w, key), ledger.StateParked, "in_doubt")
+		stop(t, p)
+		wantRequests(t, w, key, 1)
+	})
+}

@@ -184,12 +184,19 @@ func (s *session) newestJob(ctx context.Context, d *desk) (newest time.Time, nc 
 	if nc, err = s.connect(ctx, d.settings, queue.RoleOperator, ""); err != nil {
 		return newest, nil, err
 	}
-	newest, err = queue.NewestJob(ctx, nc)
-	if most := time.Now().Add(clockAhead); newest.After(most) {
-		s.say("the broker has stamped a job at " + cli.Time(newest) + ": its clock was wrong, and is not reckoned with beyond a day")
-		newest = most
+	stamped, err := queue.NewestJob(ctx, nc)
+	if newest = believed(stamped, time.Now()); newest.Before(stamped) {
+		s.say("the broker has stamped a job at " + cli.Time(stamped) + ": its clock was wrong, and is not reckoned with beyond a day")
 	}
 	return newest, nc, err
+}
+
+// believed is when the broker may have stamped its newest job, by what it says and our clock.
+func believed(stamped, now time.Time) time.Time {
+	if most := now.Add(clockAhead); stamped.After(most) {
+		return most
+	}
+	return stamped
 }
 
 // settle ends the doubt about keys that tell no time.

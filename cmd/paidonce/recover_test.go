@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/paidonce/paidonce/cmd/internal/cli"
 )
@@ -51,4 +52,20 @@ func TestJourneyOfARecovery(t *testing.T) {
 		t.Errorf("recovered by %q", by)
 	}
 	i.showsNoCanary()
+}
+
+// TestBelieved: one job that a wrong clock has stamped with a year to come would put every key in doubt until then.
+func TestBelieved(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for stamped, want := range map[time.Time]time.Time{
+		{}:                        {},
+		now.Add(-time.Hour):       now.Add(-time.Hour),
+		now.Add(24 * time.Hour):   now.Add(24 * time.Hour),
+		now.Add(24*time.Hour + 1): now.Add(24 * time.Hour),
+		now.AddDate(4, 0, 0):      now.Add(24 * time.Hour),
+	} {
+		if got := believed(stamped, now); !got.Equal(want) {
+			t.Errorf("stamped %v: %v, want %v", stamped, got, want)
+		}
+	}
 }

@@ -232,6 +232,16 @@ func first(h nats.Header, name string) string {
 	return ""
 }
 
+// streamOf opens a stream over a connection.
+func streamOf(ctx context.Context, nc *nats.Conn, name string) (jetstream.JetStream, jetstream.Stream, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	stream, err := openStream(ctx, js, name)
+	return js, stream, err
+}
+
 func openStream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -52,7 +52,7 @@ func (t *Trace) Jobs(ctx context.Context, route, source string, key uuid.UUID, s
 	if err != nil {
 		return Seen{}, err
 	}
-	next, err := firstAt(ctx, stream, since)
+	next, err := firstSince(ctx, stream, jobsPrefix, since)
 	if err != nil {
 		return Seen{}, err
 	}
@@ -172,26 +172,4 @@ func (t *Trace) Events(ctx context.Context, route, source, kind string, ids func
 	}
 	seen.Whole = seen.Whole || seen.Messages == 0
 	return seen, nil
-}
-
-// firstAt finds the first message that was stored at a time or later, by halving: the broker keeps them in the order of their times. 0 = there is none.
-func firstAt(ctx context.Context, stream jetstream.Stream, since time.Time) (uint64, error) {
-	state := stream.CachedInfo().State
-	if state.Msgs == 0 || state.LastTime.Before(since) {
-		return 0, nil
-	}
-	low, high := state.FirstSeq, state.LastSeq
-	for low < high {
-		middle := low + (high-low)/2
-		msg, err := stream.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(jobsPrefix+">"))
-		if err != nil {
-			return 0, fmt.Errorf("read job behind %d: %w", middle, err)
-		}
-		if msg.Time.Before(since) {
-			low = msg.Sequence + 1
-		} else {
-			high = middle
-		}
-	}
-	return low, nil
 }

@@ -24,11 +24,7 @@ type Told struct {
 // LastEvents reads some of the newest events, newest first, by the worker's role: the last, and those that lie 1, 3, 7, 15... before it, so many reads in
 // all. Twenty reach back a million events, which workers that run on do not cover within seconds. What is no event of ours is left out.
 func LastEvents(ctx context.Context, nc *nats.Conn, most int) ([]Told, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	stream, err := openStream(ctx, js, StreamEvents)
+	_, stream, err := streamOf(ctx, nc, StreamEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -46,39 +42,17 @@ func LastEvents(ctx context.Context, nc *nats.Conn, most int) ([]Told, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read event %d: %w", state.LastSeq-back, err)
 		}
-		// <key>.<type>, and of one that can happen again .<fence>
-		key, kind, _ := strings.Cut(first(raw.Header, jetstream.MsgIDHeader), ".")
-		kind, _, _ = strings.Cut(kind, ".")
-		if id, err := uuid.Parse(key); err == nil {
-			told = append(told, Told{Sequence: raw.Sequence, Ledger: first(raw.Header, headerLedger), Type: kind, Key: id, At: raw.Time})
+		if key, kind, ok := eventOf(raw); ok {
+			told = append(told, Told{Sequence: raw.Sequence, Ledger: first(raw.Header, headerLedger), Type: kind, Key: key, At: raw.Time})
 		}
 	}
 	return told, nil
 }
 
-// CancelledSince gives the keys of the withdrawals that were told cancelled since a time, by the operator's role.
-func CancelledSince(ctx context.Context, nc *nats.Conn, since time.Time) ([]uuid.UUID, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	stream, err := openStream(ctx, js, StreamEvents)
-	if err != nil {
-		return nil, err
-	}
-	var keys []uuid.UUID
-	for next := stream.CachedInfo().State.FirstSeq; ; {
-		raw, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(eventsPrefix+"*.*.cancelled"))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return keys, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the cancelled events behind %d: %w", next, err)
-		}
-		next = raw.Sequence + 1
-		text, _, _ := strings.Cut(first(raw.Header, jetstream.MsgIDHeader), ".")
-		if key, err := uuid.Parse(text); err == nil && !raw.Time.Before(since) {
-			keys = append(keys, key)
-		}
-	}
+// eventOf reads the message id of an event: <key>.<type>, and of one that can happen again .<fence>.
+func eventOf(raw *jetstream.RawStreamMsg) (key uuid.UUID, kind string, ok bool) {
+	text, kind, _ := strings.Cut(first(raw.Header, jetstream.MsgIDHeader), ".")
+	kind, _, _ = strings.Cut(kind, ".")
+	key, err := uuid.Parse(text)
+	return key, kind, err == nil
 }

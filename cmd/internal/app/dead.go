@@ -35,6 +35,27 @@ func OpenDead(ctx context.Context, c *config.Config, nc *nats.Conn, progress fun
 	return dead.New(letters, publisher, operate.DB(pool), opt), pool.Close, nil
 }
 
+// policy is what the settings let through. A command without the settings of a worker does not know it.
+func policy(c *config.Config) *dead.Policy {
+	if len(c.Routes) == 0 {
+		return nil
+	}
+	p := &dead.Policy{Routes: map[string]map[string]int64{}, Sources: map[string][]string{}}
+	for name, route := range c.Routes {
+		p.Routes[name] = map[string]int64{}
+		for _, currency := range route.Currencies {
+			p.Routes[name][currency] = dead.NoLimit
+		}
+		for _, most := range maxAmounts(route) {
+			p.Routes[name][most.Currency] = most.Minor
+		}
+	}
+	for name, source := range c.Sources {
+		p.Sources[name] = source.Routes
+	}
+	return p
+}
+
 // judges know of what is proposed at the desk what only its own part of the program, and the broker, tell.
 func judges(c *config.Config, db operate.DB, broker func(context.Context) (*nats.Conn, error)) map[string]operate.Judge {
 	overtaken := dead.New(nil, nil, db, dead.Options{Policy: policy(c)}).Overtaken

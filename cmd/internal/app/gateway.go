@@ -16,7 +16,6 @@ import (
 
 	"github.com/paidonce/paidonce/cmd/internal/config"
 	"github.com/paidonce/paidonce/cmd/internal/gateway"
-	"github.com/paidonce/paidonce/cmd/internal/operate/dead"
 	"github.com/paidonce/paidonce/ledger"
 	"github.com/paidonce/paidonce/ledger/money"
 	"github.com/paidonce/paidonce/worker"
@@ -294,27 +293,6 @@ func allowed(c *config.Config) func(*job.Job) *job.Fault {
 		}
 		return nil
 	}
-}
-
-// policy is what the settings let through. A command without the settings of a worker does not know it.
-func policy(c *config.Config) *dead.Policy {
-	if len(c.Routes) == 0 {
-		return nil
-	}
-	p := &dead.Policy{Routes: map[string]map[string]int64{}, Sources: map[string][]string{}}
-	for name, route := range c.Routes {
-		p.Routes[name] = map[string]int64{}
-		for _, currency := range route.Currencies {
-			p.Routes[name][currency] = dead.NoLimit
-		}
-		for _, most := range maxAmounts(route) {
-			p.Routes[name][most.Currency] = most.Minor
-		}
-	}
-	for name, source := range c.Sources {
-		p.Sources[name] = source.Routes
-	}
-	return p
 }
 
 func orElse[T comparable](v, otherwise T) T {

@@ -85,32 +85,12 @@ const mayHaveBeenLost = `r.at < (SELECT doubt_before FROM ledger_identity)`
 
 // stopKeys stops what may have been lost of a cancelled run: the keys in the parts that stayed, whose jobs may come again. Once more, it changes nothing.
 func (s *Service) stopKeys(ctx context.Context, run uuid.UUID, by operate.Operator) error {
-	parts, err := s.partsOf(ctx, run)
-	if err != nil || len(parts) == 0 {
-		return err
-	}
-	u, err := newUnpacker()
-	if err != nil {
-		return err
-	}
-	defer u.decoder.Close()
-	for _, p := range parts {
-		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run, p.number)
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue // of a run that nothing was lost of, and somebody else cancels
+	return s.eachPart(ctx, run, func(p part, items []item) error {
+		keys := make([]uuid.UUID, len(items))
+		for n := range items {
+			keys[n] = items[n].key
 		}
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		items, err := u.unpack(body, p.rows)
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		var keys []uuid.UUID
-		for _, i := range items[p.recorded:] {
-			keys = append(keys, i.key)
-		}
-		err = s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		err := s.inTxAgain(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			if err := by.Present(ctx, tx); err != nil {
 				return err
 			}
@@ -120,8 +100,8 @@ func (s *Service) stopKeys(ctx context.Context, run uuid.UUID, by operate.Operat
 		if err != nil {
 			return fmt.Errorf("stop the rows of part %d: %w", p.number, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // endRun cancels a run under its lock. A run of which nothing was enqueued has paid nothing, so its content is free for another. Whether nothing was,

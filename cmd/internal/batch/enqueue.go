@@ -97,6 +97,36 @@ func (s *Service) partsOf(ctx context.Context, run uuid.UUID) ([]part, error) {
 	return parts, nil
 }
 
+// eachPart reads the rows of a run that lie in parts still, part by part. What leaves meanwhile is passed over.
+func (s *Service) eachPart(ctx context.Context, run uuid.UUID, do func(p part, items []item) error) error {
+	parts, err := s.partsOf(ctx, run)
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	u, err := newUnpacker()
+	if err != nil {
+		return err
+	}
+	defer u.decoder.Close()
+	for _, p := range parts {
+		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run, p.number)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		items, err := u.unpack(body, p.rows)
+		if err != nil {
+			return fmt.Errorf("read part %d: %w", p.number, err)
+		}
+		if err := do(p, items[p.recorded:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const bodyOfPart = `SELECT body FROM batch_parts WHERE run_id = $1 AND part = $2`
 
 type enqueuer struct {

@@ -3,7 +3,6 @@ package batch
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -102,36 +101,16 @@ func scanReportRow(row pgx.CollectableRow) (r reportRow, err error) {
 
 // reportParts writes the rows that are no operations yet.
 func (s *Service) reportParts(ctx context.Context, run Run, w *reportWriter) error {
-	parts, err := s.partsOf(ctx, run.ID)
-	if err != nil {
-		return err
-	}
-	u, err := newUnpacker()
-	if err != nil {
-		return err
-	}
-	defer u.decoder.Close()
-	for _, p := range parts {
-		body, err := readOne(ctx, s, pgx.RowTo[[]byte], bodyOfPart, run.ID, p.number)
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue // enqueued while we looked
-		}
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		items, err := u.unpack(body, p.rows)
-		if err != nil {
-			return fmt.Errorf("read part %d: %w", p.number, err)
-		}
-		for i := range items[p.recorded:] {
-			row := &items[p.recorded+i]
+	return s.eachPart(ctx, run.ID, func(_ part, items []item) error {
+		for i := range items {
+			row := &items[i]
 			outcome := RowOutcome{N: row.n, Line: row.line, RowRef: row.rowRef, Key: row.key, State: NotEnqueued}
 			if err := w.row(run.Source, row.route, outcome, row.payload); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 type reportWriter struct {

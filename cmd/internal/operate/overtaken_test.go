@@ -90,6 +90,19 @@ func TestProposals_WhatIsOvertakenIsNotAgreedTo(t *testing.T) {
 	}
 }
 
+// What cannot be judged now keeps nobody from the others, and says so.
+func TestProposals_WhatCannotBeJudgedIsListed(t *testing.T) {
+	d := newDesk(t, operate.Options{})
+	asked := d.asked("olga", d.operation(parkedInDoubt), operate.Decision{Rejected: true, Code: "not_received"})
+	if _, err := d.superuser().Exec(t.Context(), `ALTER FUNCTION said_of(uuid) RENAME TO said_of_later`); err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.Proposals(t.Context(), operate.ProposalFilter{Act: "resolve"})
+	if err != nil || len(list) != 1 || list[0].ID != asked.ID || list[0].State != operate.ProposalOpen || !strings.HasPrefix(list[0].Overtaken, "not judged: ") {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestProposals_AnIdentityThatIsThereIsOvertaken(t *testing.T) {
 	d := newDesk(t, operate.Options{})
 	ctx := t.Context()

@@ -50,6 +50,7 @@ type Operation struct {
 	Code        string
 	Contradicts bool
 	Stopped     string // as a cancelled batch run leaves it
+	StoppedDumb bool   // an attempt is refused as stopped, without a reason
 	Attempts    []ledger.Attempt
 	Facts       []ledger.Fact
 	CreatedAt   time.Time
@@ -239,7 +240,7 @@ func (l *Ledger) CommitAttempts(_ context.Context, resends []ledger.Resend) []le
 		if !l.holds(op, r.Claim) {
 			continue
 		}
-		if op.Stopped != "" {
+		if op.Stopped != "" || op.StoppedDumb {
 			results[i] = ledger.AttemptResult{Answer: ledger.AttemptStopped, Stopped: op.Stopped}
 			continue
 		}

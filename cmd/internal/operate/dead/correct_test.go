@@ -158,6 +158,12 @@ func TestCorrect_WhatMayNotBeCorrected(t *testing.T) {
 	w.refusedAs("replayed", w.correct(4, set("amount", "48.00")), "was replayed")
 	w.refusedAs("discarding what was replayed", w.discard(4), "was replayed")
 
+	// After a recovery, long ago, every key that tells no time may be one that was sent. What has no key was not.
+	w.forge(`UPDATE ledger_identity SET doubt_before = now() - interval '1 day', lost_since = now() - interval '1 day'`)
+	if err := w.correct(5, set("amount", "49.00")).Check(t.Context(), w.olga); err != nil {
+		t.Errorf("without a key, after a recovery: %v", err)
+	}
+	w.forge(`UPDATE ledger_identity SET doubt_before = '-infinity', lost_since = NULL`)
 	first := w.correct(5, set("amount", "49.00"))
 	if _, err := w.agreed(first); err != nil || first.Closed || first.OldKey() != uuid.Nil {
 		t.Errorf("without a key: closed %t, %v", first.Closed, err)

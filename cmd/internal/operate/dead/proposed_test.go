@@ -43,6 +43,7 @@ func TestProposed_OldAndNewOfEveryMember(t *testing.T) {
 		letter{payload: payload(job.NewKey(), "49.00", "49.0")},
 		letter{payload: payload(job.NewKey(), "49.00", canaryIBAN, `"v":1`, `"v":1,"`+canaryRef+`":"x","not_before":"`+canaryRef+`"`)},
 		letter{payload: []byte(canaryName)},
+		letter{payload: payload(job.NewKey(), "49.00", "55779911")}, // an account's number, where the amount should be
 	)
 	whole := dead.Edit{Payload: payload(job.NewKey(), canaryIBAN, ownIBAN, canaryName, "Olga Canary Own", canaryRef, "another", "cust-4471", "cust-4472")}
 	for _, c := range []struct {
@@ -60,6 +61,7 @@ func TestProposed_OldAndNewOfEveryMember(t *testing.T) {
 				"not_after: 2027-01-01T00:00:00Z -> (none)\nmetadata.CANARY-META-NAME: 1 -> (none)",
 		},
 		{"a letter that is no job", 2, set("amount", "49.00"), "amount: 49.0 GBP -> 49.00 GBP", "amount: 49.0 GBP -> 49.00 GBP"},
+		{"an account in the amount's place", 5, set("amount", "49.00"), "amount: [masked] -> 49.00 GBP", "amount: 55779911 GBP -> 49.00 GBP"},
 		{
 			"a letter with anything in it", 3, whole,
 			"amount: [masked] -> 49.00 GBP\ndebtor_account: [masked, ends in 71] -> [masked, ends in 72]\nbeneficiary.name: [masked] -> [masked] (they differ in what is masked)\n" +

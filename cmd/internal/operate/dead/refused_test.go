@@ -54,6 +54,12 @@ func TestPlan_WhatTheSettingsWouldRefuseAgainIsNotReplayed(t *testing.T) {
 	} else if _, err := w.do(w.olga, act); !errors.Is(err, operate.ErrRefused) || len(w.jobs()) != 0 {
 		t.Errorf("a plan from before the limit was raised: %v, %d jobs", err, len(w.jobs()))
 	}
+	// Who has no settings cannot say that they let something through now: the plan is the same to it.
+	blind, err := dead.New(w.letters, w.publish, w.pool, dead.Options{}).Replay(t.Context(), p, 0)
+	w.must(err)
+	if err := blind.Check(t.Context(), operate.Operator{}); err != nil {
+		t.Errorf("where no settings are known: %v", err)
+	}
 	act, done, err := w.replay(p)
 	if err != nil || done.Outcome != "done" || act.Tally != (dead.Tally{Published: 1}) {
 		t.Errorf("replay: %+v, %+v, %v", done, act.Tally, err)
